@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use cowhand::api::{Api, Client, Page};
 use cowhand::state::StateFolder;
 use cowhand::store::Store;
+use cowhand::veil::Veil;
 use cowhand::work::{Setting, Sources};
 use cowhand_core::job::JobRecord;
 use cowhand_core::roster::Roster;
@@ -27,7 +28,8 @@ async fn main() {
     let store = Store::open(&place).await.unwrap();
     let sources =
         Sources::new(std::sync::Arc::default(), Setting::of_base(folder.path(), HashMap::default()));
-    let client = Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources));
+    let client =
+        Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources, Veil::default()));
     let mut by_hand = SqliteConnection::connect(&format!("sqlite://{place}")).await.unwrap();
     println!(
         "{:>9}  {:>12}  {:>12}  {:>9}  {:>12}  {:>14}  {:>14}",

@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
-
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader};
@@ -15,12 +14,12 @@ use cowhand_core::budget::{Amount, Budget, microdollars};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::FiringOutcome;
-use jiff::Timestamp;
-use tempfile::TempDir;
+use cowhand_testing::on_both;
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::process::processes;
-use cowhand_testing::on_both;
+use jiff::Timestamp;
 use rustix::process::{Signal, kill_process};
+use tempfile::TempDir;
 
 /// A fleet in a folder of its own, whose agents write down that they started.
 struct Fleet {
@@ -150,8 +149,7 @@ impl Fleet {
     }
 
     fn kill_a_keeper(&self) {
-        let keepers =
-            processes(|cmdline, _| cmdline.contains(&format!("keeper {}", self.path().display())));
+        let keepers = processes(|cmdline, _| cmdline.contains(&format!("keeper {}", self.path().display())));
         if let Some(pid) = fastrand::choice(keepers) {
             kill_process(pid, Signal::KILL).ok();
         }

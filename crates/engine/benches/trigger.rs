@@ -7,9 +7,9 @@
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cowhand_system::clock::Clock;
-use cowhand_engine::trigger::{PollingStrategy, Task, TaskSource, Timer, TriggerStrategy, stopped};
 use cowhand_core::roster::{Agent, Schedule};
+use cowhand_engine::trigger::{PollingStrategy, Task, TaskSource, Timer, TriggerStrategy, stopped};
+use cowhand_system::clock::Clock;
 use tokio::sync::watch;
 
 const ROUNDS: usize = 500;

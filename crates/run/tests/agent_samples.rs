@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use cowhand_run::ending::{Ending, ExitStatus};
-use cowhand_run::runtime::{Finish, Reader};
 use cowhand_core::job::{JobStatus, Termination};
 use cowhand_core::output::OutputMessage;
+use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::runtime::{Finish, Reader};
 use serde_json::{Value, json};
 
 #[derive(Default)]

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use cowhand_run::ending::{Ending, ExitStatus};
-use cowhand_run::runtime::{Finish, Reader};
 use cowhand_core::job::{JobStatus, Outcome};
 use cowhand_core::output::OutputMessage;
+use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::runtime::{Finish, Reader};
 use serde_json::{Value, json};
 
 struct Sample {

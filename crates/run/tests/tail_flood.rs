@@ -21,6 +21,7 @@ fn open(folder: &Path, reader: Reader) -> Tail {
         jsonl: folder.join("job.jsonl"),
         index: folder.join("job.index"),
         attempt: 1,
+        before: None,
     };
     Tail::open(files, reader, Veil::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }

@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use cowhand_store::{Decision, Firing, Store};
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
+use cowhand_store::{Decision, Firing, Store};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 

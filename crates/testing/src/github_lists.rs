@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 #[derive(Debug, Default)]
-pub struct World {
+pub struct ListsWorld {
     pub issues: Vec<Value>,
     pub pulls: Vec<Value>,
     /// Answers that were not 304.
@@ -31,21 +31,21 @@ pub struct World {
 }
 
 #[derive(Debug)]
-pub struct Fake {
-    pub world: Arc<Mutex<World>>,
+pub struct FakeLists {
+    pub world: Arc<Mutex<ListsWorld>>,
     pub url: String,
     server: JoinHandle<()>,
 }
 
-impl Drop for Fake {
+impl Drop for FakeLists {
     fn drop(&mut self) {
         self.server.abort();
     }
 }
 
-impl Fake {
+impl FakeLists {
     pub async fn start(issues: Vec<Value>, pulls: Vec<Value>) -> Self {
-        let world = Arc::new(Mutex::new(World { issues, pulls, ..World::default() }));
+        let world = Arc::new(Mutex::new(ListsWorld { issues, pulls, ..ListsWorld::default() }));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let app = Router::new().fallback(answer).with_state(Arc::clone(&world));
@@ -59,7 +59,7 @@ impl Fake {
     }
 }
 
-impl World {
+impl ListsWorld {
     /// What somebody may do, or what one pull request is like.
     fn about(&mut self, path: &str) -> Option<(u16, Value)> {
         let parts: Vec<&str> = path.split('/').skip(4).collect();
@@ -87,7 +87,7 @@ pub fn issue(number: u64) -> Value {
     json!({"number": number, "title": format!("Issue {number}"), "labels": [{"name": "agent"}], "created_at": created_at})
 }
 
-async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
+async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -> Response {
     let about = {
         let mut world = world.lock().unwrap();
         world.asked += 1;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cowhand_core::config::shape;
+use cowhand_core::shape;
 
 use super::registry::{Factory, Registry};
 use super::setting::Setting;

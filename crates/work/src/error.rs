@@ -64,6 +64,7 @@ impl WorkSourceError {
     }
 
     /// Names the queue, where the message does not say by itself which source is meant.
+    #[must_use]
     pub fn of_queue(self, queue: &str) -> Self {
         match self {
             silent @ Self::Silent(_) => Self::Other(anyhow::anyhow!("{queue}: {silent}")),

@@ -25,10 +25,10 @@ use cowhand::veil::Veil;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
+use cowhand_testing::wait_until;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use cowhand_testing::wait_until;
 
 /// Words that each agent's script may use. Requests of ours are numbered from 1.
 const WORDS: &str = r#"
@@ -140,6 +140,7 @@ impl Run {
             jsonl: self.path("out.jsonl"),
             index: self.attempt.folder().join("index"),
             attempt: 1,
+            before: None,
         };
         let now = Timestamp::UNIX_EPOCH;
         let mut tail =
@@ -181,4 +182,3 @@ fn marked(folder: &Path) -> Vec<i32> {
     };
     pids.filter(ours).collect()
 }
-

@@ -17,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::process::left_over;
+use cowhand_testing::{wait_at_most, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use cowhand_testing::postgres::Postgres;
-use cowhand_testing::{wait_at_most, wait_until};
-use cowhand_testing::process::left_over;
 
 /// A fleet in a folder of its own. Whatever still runs when the test is over, is ended.
 struct Scene {

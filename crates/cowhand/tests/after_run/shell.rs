@@ -159,7 +159,9 @@ fn a_hook_that_left_the_config_is_skipped_and_a_new_one_is_for_new_jobs() {
     scene.start();
     let job = scene.trigger("worker");
     fs::write(scene.path("go"), "").unwrap();
-    wait_until("the first hook", || (scene.json(&["job", &job])["hooks"][0]["state"] == "running").then_some(()));
+    wait_until("the first hook", || {
+        (scene.json(&["job", &job])["hooks"][0]["state"] == "running").then_some(())
+    });
     fs::write(scene.path("cowhand.yaml"), fleet(first)).unwrap();
     scene.run(&["reload"]);
     fs::write(scene.path("on"), "").unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::Pid;
 
-use crate::{Scene, left_over, states, text, wait_until, wait_at_most};
+use crate::{Scene, left_over, states, text, wait_at_most, wait_until};
 
 fn fleet(hooks: &str) -> String {
     format!(

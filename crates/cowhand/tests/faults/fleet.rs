@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use cowhand_testing::process::processes;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use cowhand_testing::process::processes;
 
 use crate::disk::Namespace;
 use crate::http::{deliver, get};

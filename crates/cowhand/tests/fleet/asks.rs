@@ -99,7 +99,8 @@ fn a_jobs_token_is_for_that_job_alone_and_while_it_runs() {
     }
     assert_eq!(scene.json(&["asks"]).as_array().unwrap().len(), 1);
     fs::write(scene.root.join("go"), "").unwrap();
-    let job = wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    let job =
+        wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!(job["status"], "completed", "{job:#}");
     let (status, _) = send(&scene, Some(&token), "POST", &own, &wants("ls"));
     assert_eq!(status, 401, "its attempt has ended");
@@ -201,7 +202,8 @@ fn waiting_for_a_person_is_not_silence() {
     assert_eq!(waited["status"], "open", "{waited}");
     assert_eq!(scene.job(&one)["status"], "running", "after five seconds of silence");
     scene.json(&["approve", made["ask"]["id"].as_str().unwrap()]);
-    let job = wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    let job =
+        wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
 }
 
@@ -212,7 +214,8 @@ fn waiting_for_a_person_takes_no_time() {
     let path = format!("jobs/{one}/asks/1?wait=30");
     let (_, waited) = send(&scene, Some(&token), "GET", &path, &Value::Null);
     assert_eq!(waited["status"], "expired", "{waited}");
-    let job = wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
+    let job =
+        wait_until("the job to end", || Some(scene.job(&one)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("timeout")), "{job:#}");
     let took = job["duration_seconds"].as_u64().unwrap();
     assert!(took >= 13, "8 seconds of waiting and 6 of its own, but it took {took}");
@@ -272,7 +275,8 @@ fn an_acp_agent_waits_for_a_person_over_a_restart() {
     scene.lose_the_daemon();
     scene.start();
     scene.json(&["approve", asked["id"].as_str().unwrap()]);
-    let job = wait_until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));
+    let job =
+        wait_until("the job to end", || Some(scene.job(&id)).filter(|job| job["finished_at"].is_string()));
     assert_eq!((&job["status"], &job["summary"]), (&json!("completed"), &json!("allowed")), "{job:#}");
     assert_eq!(job["asks"].as_array().unwrap().len(), 1);
 }

@@ -186,8 +186,9 @@ fn after_an_outage(misfire: &str) -> BTreeMap<String, usize> {
         line.trim_matches(['"', '\'']).parse::<Timestamp>().ok().filter(|started| *started > last)
     });
     let later = |rows: &[(Timestamp, String)]| rows.first().is_some_and(|(due, _)| *due >= started);
-    let rows =
-        wait_until("a firing after the outage", || Some(fleet.firings("worker/tick")).filter(|rows| later(rows)));
+    let rows = wait_until("a firing after the outage", || {
+        Some(fleet.firings("worker/tick")).filter(|rows| later(rows))
+    });
     let mut counts = BTreeMap::new();
     for (_, outcome) in rows.into_iter().filter(|(due, _)| *due > last && *due < started) {
         *counts.entry(outcome).or_default() += 1;

@@ -123,7 +123,8 @@ fn a_fallback_is_known_again_after_a_crash() {
     scene.start();
     scene.write("go", "");
     // Claude's limits are waited for, those of Codex are not.
-    let ended = wait_until("it to be over", || Some(scene.job(&job)).filter(|job| job["status"] != "running"));
+    let ended =
+        wait_until("it to be over", || Some(scene.job(&job)).filter(|job| job["status"] != "running"));
     assert_eq!(
         (&ended["status"], &ended["error"]["kind"]),
         (&"failed".into(), &"rate_limited".into()),

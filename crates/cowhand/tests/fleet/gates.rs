@@ -39,7 +39,9 @@ fn a_command_that_hangs_ends_with_its_daemon() {
     assert!(asked.iter().all(|pid| has_ended(*pid)), "and all that it ran");
     let asked = hanging(&scene);
     lose(scene.daemon().unwrap());
-    wait_until("the end of what a killed daemon ran", || asked.iter().all(|pid| has_ended(*pid)).then_some(()));
+    wait_until("the end of what a killed daemon ran", || {
+        asked.iter().all(|pid| has_ended(*pid)).then_some(())
+    });
 }
 
 /// Its last lines are in the ledger and in the error, without secrets.

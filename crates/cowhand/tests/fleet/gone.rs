@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Stdio;
 
-use rustix::process::{Signal, kill_process};
 use cowhand_testing::postgres::Postgres;
+use rustix::process::{Signal, kill_process};
 
 use super::{FLEET, Running, Scene, has_ended, wait_until};
 

@@ -190,7 +190,8 @@ agents:
     scene.write("cowhand.yaml", &fleet.replace("waiter", "other"));
     scene.start();
     scene.go();
-    let job = wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
+    let job =
+        wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["status"] == "completed"));
     let token = fs::read_to_string(scene.root.join("token")).unwrap();
     let jsonl = scene.root.join(format!(".cowhand/jobs/{}.jsonl", job["id"].as_str().unwrap()));
     let said = fs::read_to_string(jsonl).unwrap();

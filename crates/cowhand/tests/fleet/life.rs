@@ -7,8 +7,8 @@ use cowhand::store::{Decision, Firing, Store};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::Occurrence;
-use rustix::process::{Signal, kill_process};
 use cowhand_testing::postgres::Postgres;
+use rustix::process::{Signal, kill_process};
 
 use super::{FLEET, Scene, lives, wait_until};
 
@@ -233,7 +233,9 @@ fn a_stop_lets_jobs_finish_or_cancels_them() {
     let scene = Scene::started();
     let (first, _) = scene.waiting_job();
     let stopping = scene.spawn(&["stop"]);
-    wait_until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    wait_until("the daemon to drain", || {
+        (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(())
+    });
     let late = scene.run(&["trigger", "worker"]);
     assert_eq!(late.code, Some(5), "{}", late.stderr);
     scene.go();

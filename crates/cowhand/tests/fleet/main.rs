@@ -49,12 +49,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cowhand_testing::postgres::Postgres;
+use cowhand_testing::process::{has_ended, left_over, lives};
+use cowhand_testing::wait_until;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-use cowhand_testing::postgres::Postgres;
-use cowhand_testing::wait_until;
-use cowhand_testing::process::{has_ended, left_over, lives};
 
 /// `waiter` says so when it is up, and goes on when there is a file `go`; `broken` always fails.
 const FLEET: &str = r#"
@@ -302,4 +302,3 @@ fn lose(daemon: Pid) {
     kill_process(daemon, Signal::KILL).unwrap();
     wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));
 }
-

@@ -93,7 +93,8 @@ fn what_has_no_money_waits_and_says_so() {
     let first = scene.json(&["trigger", "spender", "--wait"]);
     assert_eq!(first["status"], "completed");
     let second = scene.json(&["trigger", "spender"])["id"].as_str().unwrap().to_owned();
-    let job = wait_until("the job to wait", || Some(scene.job(&second)).filter(|job| job["waits"].is_object()));
+    let job =
+        wait_until("the job to wait", || Some(scene.job(&second)).filter(|job| job["waits"].is_object()));
     assert_eq!((&job["status"], &job["waits"]["reason"]), (&"pending".into(), &"over_budget".into()));
     let texts = [
         scene.shown(&["job", &second]).replace(&second, "[JOB]"),
@@ -124,8 +125,9 @@ fn what_has_no_money_waits_and_says_so() {
     assert_eq!(skipped["outcome"], "skipped");
     // More money, and the job that waited runs.
     scene.write("cowhand.yaml", &fleet().replace("per_day_usd: 0.05", "per_day_usd: 5"));
-    let job =
-        wait_until("the job to run", || Some(scene.job(&second)).filter(|job| job["finished_at"].is_string()));
+    let job = wait_until("the job to run", || {
+        Some(scene.job(&second)).filter(|job| job["finished_at"].is_string())
+    });
     assert_eq!(job["status"], "completed", "{job:#}");
 }
 

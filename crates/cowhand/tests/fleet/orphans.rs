@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use cowhand_testing::postgres::Postgres;
 use super::{Scene, left_over, lives, lose, wait_until};
+use cowhand_testing::postgres::Postgres;
 
 /// Each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
 fn fleet(store: &str, command: &str) -> String {
@@ -182,7 +182,9 @@ fn a_node_that_slept_ends_what_another_has_taken_over() {
     second.start();
     kill_process(daemon, Signal::STOP).unwrap();
     // The lease has to run out first.
-    wait_until("it to be lost", || second.log().contains("its node stopped renewing the lease").then_some(()));
+    wait_until("it to be lost", || {
+        second.log().contains("its node stopped renewing the lease").then_some(())
+    });
     pid_of(&second, 2);
     second.write("go", "");
     let shown =

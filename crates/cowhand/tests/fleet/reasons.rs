@@ -93,7 +93,9 @@ fn a_delay_that_has_fired_has_finished() {
     assert_ne!(scene.run(&["schedule", "enable", "a/once"]).code, Some(0));
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
     scene.write("cowhand.yaml", &config("2020-01-02T00:00:00Z"));
-    wait_until("the new time to fire", || (scene.json(&["jobs"]).as_array().unwrap().len() == 2).then_some(()));
+    wait_until("the new time to fire", || {
+        (scene.json(&["jobs"]).as_array().unwrap().len() == 2).then_some(())
+    });
 }
 
 #[test]
@@ -264,7 +266,9 @@ agents:
         ("b", "as many jobs run at the provider narrow as it has places (1, `max_concurrent`)", false),
     ] {
         let first = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
-        wait_until("the first to start", || (scene.json(&["job", &first])["status"] != "pending").then_some(()));
+        wait_until("the first to start", || {
+            (scene.json(&["job", &first])["status"] != "pending").then_some(())
+        });
         let second = scene.json(&["trigger", agent, "s"])["id"].as_str().unwrap().to_owned();
         let waits = wait_until("the second to wait", || {
             let waits = scene.json(&["job", &second])["waits"].take();
@@ -376,8 +380,9 @@ fn what_a_job_waits_for_is_a_sentence() {
     let (first, second, retried) = (id("held"), id("held"), id("fails"));
     wait_until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
     for (job, code) in [(second, "at_capacity"), (retried, "requeued")] {
-        let waits =
-            wait_until("it to wait", || Some(scene.job(&job)["waits"].clone()).filter(|waits| waits.is_object()));
+        let waits = wait_until("it to wait", || {
+            Some(scene.job(&job)["waits"].clone()).filter(|waits| waits.is_object())
+        });
         assert_eq!(waits["reason"], code);
         let message = waits["message"].as_str().unwrap();
         assert!(!message.ends_with(')'), "{message}");

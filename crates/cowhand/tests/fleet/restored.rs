@@ -57,7 +57,8 @@ fn what_ran_at_the_backup_comes_to_what_it_came_to() {
         let (job, _) = scene.waiting_job();
         assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
         scene.go();
-        let ended = wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
+        let ended =
+            wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
         assert_eq!((&ended["status"], &ended["summary"]), (&"completed".into(), &"went".into()), "{ended}");
         assert_eq!(scene.run(&["stop"]).code, Some(0));
         assert_eq!(scene.run(&["restore", "saved.db"]).code, Some(0));
@@ -65,7 +66,8 @@ fn what_ran_at_the_backup_comes_to_what_it_came_to() {
             fs::remove_file(scene.root.join(format!(".cowhand/attempts/{job}.1/outcome.json"))).unwrap();
         }
         scene.start();
-        let again = wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
+        let again =
+            wait_until("its end", || Some(scene.job(&job)).filter(|job| !job["finished_at"].is_null()));
         if kept {
             for field in ["status", "summary", "exit_reason", "finished_at", "error"] {
                 assert_eq!(again[field], ended[field], "{field}");

@@ -128,8 +128,9 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
     assert_eq!(scene.job(&waits)["status"], "pending");
     scene.write("cowhand.yaml", &fleet(&json!({"narrow": {"type": "manual", "prompt": "Go."}})));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    let done =
-        wait_until("the other to end", || Some(scene.job(&waits)).filter(|job| job["finished_at"].is_string()));
+    let done = wait_until("the other to end", || {
+        Some(scene.job(&waits)).filter(|job| job["finished_at"].is_string())
+    });
     assert_eq!(done["status"], "completed", "{done:#}");
 }
 

@@ -44,7 +44,9 @@ fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
     let (scene, daemon) = asked_to_stop(more, trigger);
     lose(daemon);
     scene.write("end", "");
-    wait_until("its keeper to say how it ended", || attempt(&scene).join("ending.json").exists().then_some(()));
+    wait_until("its keeper to say how it ended", || {
+        attempt(&scene).join("ending.json").exists().then_some(())
+    });
     scene.write("cowhand.yaml", &fleet("1h", more));
     scene
 }

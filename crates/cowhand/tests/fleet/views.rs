@@ -118,8 +118,9 @@ fn jobs_can_be_told_by_where_they_came_from() {
     let scene = Scene::with(FLEET);
     scene.start();
     let of = |kind: &str| scene.json(&["jobs", "--trigger-type", kind]);
-    let by_clock =
-        wait_until("the clock's job", || Some(of("schedule")).filter(|jobs| jobs[0]["status"] == "completed"));
+    let by_clock = wait_until("the clock's job", || {
+        Some(of("schedule")).filter(|jobs| jobs[0]["status"] == "completed")
+    });
     assert_eq!((&by_clock[0]["agent"], &by_clock[0]["schedule"]), (&"clockwork".into(), &"often".into()));
     assert_eq!(by_clock[0]["trigger_type"], "schedule");
     scene.json(&["fork", by_clock[0]["id"].as_str().unwrap(), "--wait"]);

@@ -203,7 +203,9 @@ fn what_a_stop_lets_finish_is_told_to_the_end() {
     assert_eq!(logs.line(), "up");
     events.line();
     let stop = scene.spawn(&["stop"]);
-    wait_until("the daemon to drain", || (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(()));
+    wait_until("the daemon to drain", || {
+        (scene.json(&["status"])["daemon"]["stopping"] == true).then_some(())
+    });
     scene.go();
     assert_eq!(stop.end().code, Some(0));
     for (follower, word) in [(waits, "completed after"), (logs, "went\n")] {

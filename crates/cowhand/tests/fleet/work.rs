@@ -179,7 +179,9 @@ fn a_person_can_take_a_hand_in_it() {
     assert!(held.stderr.contains("`cowhand cancel`"), "{}", held.stderr);
 
     assert_eq!(scene.run(&["work", "release", "files-two", "--reason", "later"]).code, Some(0));
-    wait_until("files-two is available again", || read(&scene, "two").contains("status: available").then_some(()));
+    wait_until("files-two is available again", || {
+        read(&scene, "two").contains("status: available").then_some(())
+    });
     assert_eq!(scene.run(&["work", "complete", "files-two", "--summary", "By hand."]).code, Some(0));
     wait_until("files-two is done", || read(&scene, "two").contains("status: completed").then_some(()));
     assert!(read(&scene, "two").contains("By hand."));

@@ -19,9 +19,9 @@ use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOpt
 use cowhand::work::{Claimant, Setting, WorkSource};
 use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId, WorkOutcome, WorkResult};
+use cowhand_testing::github as fake;
 use fake::{Fake, REPO};
 use jiff::{SignedDuration, Timestamp};
-use cowhand_testing::github as fake;
 
 const TOKEN: &str = "ghp_0123456789SECRET";
 

@@ -17,9 +17,9 @@ use cowhand::fleet::{Fleet, Options, Stop, Subscription};
 use cowhand::store::JobFilter;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::job::Job;
-use tempfile::TempDir;
+use cowhand_testing::github as fake;
 use cowhand_testing::postgres::Postgres;
-use cowhand_testing::{github as fake};
+use tempfile::TempDir;
 
 /// A folder with a fleet and a queue of Markdown files.
 struct Scene {
@@ -59,6 +59,13 @@ impl Scene {
     fn task(&self, name: &str, front_matter: &str) {
         let text = format!("---\ntitle: Do {name}\n{front_matter}---\nPlease do {name}.\n");
         fs::write(self.path(&format!("tasks/{name}.md")), text).unwrap();
+    }
+
+    /// As a whole: a poll that reads half of it, or nothing, would see another item.
+    fn replace(&self, name: &str, text: &str) {
+        let new = self.path("tasks/.new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, self.path(&format!("tasks/{name}.md"))).unwrap();
     }
 
     fn read(&self, name: &str) -> String {

@@ -60,7 +60,7 @@ async fn a_result_is_not_written_into_another_item_of_the_same_name() {
     fs::remove_file(scene.path("tasks/one.md")).unwrap();
     fs::write(scene.path("go"), "").unwrap();
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
-    fs::write(scene.path("tasks/one.md"), "Something else.\n").unwrap();
+    scene.replace("one", "Something else.\n");
     let seen = until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
     let Fact::WorkDropped { message, .. } = &seen.last().unwrap().fact else { panic!("dropped") };
     assert_eq!(message, "the claim of files-one is not ours any more: it is another item by now");
@@ -108,7 +108,7 @@ async fn what_an_ended_job_still_claims_is_not_worked_on_again() {
         None => line.to_owned(),
     });
     let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
-    fs::write(scene.path("tasks/one.md"), lapsed.collect::<Vec<_>>().join("\n")).unwrap();
+    scene.replace("one", &lapsed.collect::<Vec<_>>().join("\n"));
     until(&mut events, 1, is_reported).await;
     assert_eq!(scene.status("one"), "completed");
     assert_eq!(jobs(&fleet).await.len(), 1, "its result is known");
@@ -123,10 +123,10 @@ async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
     let by_hand = Trigger { schedule: Some("poll".parse().unwrap()), ..Trigger::default() };
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let claimed = left_claimed(&scene, &fleet).await;
-    fs::write(scene.path("tasks/one.md"), &claimed).unwrap();
+    scene.replace("one", &claimed);
     fleet.release_item(&one(), None, ReleaseOptions::default()).await.unwrap();
     assert_eq!(scene.status("one"), "available");
-    fs::write(scene.path("tasks/one.md"), &claimed).unwrap();
+    scene.replace("one", &claimed);
     let result = |outcome| WorkResult {
         outcome,
         summary: "By hand.".to_owned(),
@@ -171,7 +171,7 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     let fleet = Arc::new(scene.started().await);
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
-    fs::write(scene.path("tasks/one.md"), NEW_WORK).unwrap();
+    scene.replace("one", NEW_WORK);
     fs::write(scene.path("go"), "").unwrap();
     let told = first_told(&mut events).await;
     assert_eq!(dropped(&told), "the claim of files-one is not ours any more: it is another item by now");
@@ -199,7 +199,7 @@ async fn a_failure_is_not_counted_against_new_work_of_the_same_name() {
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
-    fs::write(scene.path("tasks/one.md"), NEW_WORK).unwrap();
+    scene.replace("one", NEW_WORK);
     fs::write(scene.path("go"), "").unwrap();
     dropped(&first_told(&mut events).await);
     assert_eq!(fleet.store().item_failures().await.unwrap(), []);
@@ -218,7 +218,7 @@ async fn a_claim_is_not_taken_up_again_on_new_work_of_the_same_name() {
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
-    fs::write(scene.path("tasks/one.md"), NEW_WORK).unwrap();
+    scene.replace("one", NEW_WORK);
     let soon_over = Timestamp::now() + SignedDuration::from_mins(1);
     fleet.store().renewed(held(&fleet).await.holder, soon_over).await.unwrap();
     // Any act of a person has the claims looked at.

@@ -169,7 +169,9 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
 fn a_person_goes_on_in_the_right_directory() {
     let scene = Scene::new(Cli::Claude);
     let slow = scene.trigger("Wait. SCENARIO:slow");
-    wait_until("it to have a session", || scene.json(&["job", &slow])["session_id"].is_string().then_some(()));
+    wait_until("it to have a session", || {
+        scene.json(&["job", &slow])["session_id"].is_string().then_some(())
+    });
     let said = scene.command(&["resume", &slow]).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
     let why = format!("{slow} is running; its session is its own until it has ended");

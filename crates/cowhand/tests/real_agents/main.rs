@@ -51,9 +51,9 @@ macro_rules! for_each_cli {
         mod opencode_acp { $(#[test] fn $story() { super::$story(crate::Cli::OpencodeAcp); })+ }
     };
 }
-use for_each_cli;
-use cowhand_testing::wait_until;
 use cowhand_testing::process::left_over;
+use cowhand_testing::wait_until;
+use for_each_cli;
 
 impl Cli {
     /// Of the program.

@@ -66,8 +66,8 @@ macro_rules! in_a_container {
         }
     };
 }
-use in_a_container;
 use cowhand_testing::wait_until;
+use in_a_container;
 
 /// A fleet of one agent: its home, its desk, and its config in folders of their own.
 struct Scene {
@@ -283,4 +283,3 @@ fn mentioned(folder: &Path) -> Vec<Pid> {
     };
     pids.filter(names).filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
-

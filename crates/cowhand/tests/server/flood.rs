@@ -14,8 +14,8 @@ use cowhand_core::trigger::Occurrence;
 use reqwest::Client;
 use serde_json::Value;
 
-use cowhand_testing::postgres::Postgres;
 use crate::{OLD, Scene, hmac};
+use cowhand_testing::postgres::Postgres;
 
 const SENDERS: usize = 32;
 

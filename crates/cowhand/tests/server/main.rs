@@ -28,11 +28,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use cowhand_testing::postgres::Postgres;
 use reqwest::{Client, Method, RequestBuilder};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use serde_json::Value;
 use tempfile::TempDir;
-use cowhand_testing::postgres::Postgres;
 
 const FLEET: &str = r#"
 server: {listen: "127.0.0.1:0", allowed_hosts: [fleet.example.org]}

@@ -1,13 +1,12 @@
 //! A delivery about a repository saves the wait for the next poll.
 
-
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::{Scene, answer};
-use fake::{Fake, issue};
 use cowhand_testing::github_lists as fake;
+use fake::{FakeLists, issue};
 
 fn fleet(url: &str) -> String {
     format!(
@@ -44,7 +43,7 @@ fn looks(scene: &Scene) -> Vec<Value> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pollers_with_an_hour_to_wait_look_at_once() {
-    let fake = Fake::with_issues(0).await;
+    let fake = FakeLists::with_issues(0).await;
     let mut scene = Scene::prepared(&fleet(&fake.url));
     std::fs::write(scene.path(".env"), "GITHUB_TOKEN=token\n").unwrap();
     scene.start(&[]);

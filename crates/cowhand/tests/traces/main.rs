@@ -75,7 +75,8 @@ impl Scene {
         let scene = Self { folder, daemon: None, environment: Vec::new() };
         fs::write(scene.path("cowhand.yaml"), fleet).unwrap();
         fs::write(scene.path(".env"), "DOTENV_SECRET=canary-dotenv\n").unwrap();
-        let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/samples/claude/tool-allowed.jsonl");
+        let recorded =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../run/tests/samples/claude/tool-allowed.jsonl");
         fs::create_dir(scene.path("bin")).unwrap();
         fs::write(scene.path("bin/claude"), CLAUDE.replace("RECORDED", recorded.to_str().unwrap())).unwrap();
         fs::set_permissions(scene.path("bin/claude"), fs::Permissions::from_mode(0o755)).unwrap();

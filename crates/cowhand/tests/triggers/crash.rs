@@ -54,8 +54,7 @@ async fn dies_at(place: &str, home: Home) {
             .success()
     );
     let file = home.path().join(".cowhand/store.db").display().to_string();
-    let store =
-        Store::open(&home.server.as_ref().map_or(file, Postgres::url)).await.unwrap();
+    let store = Store::open(&home.server.as_ref().map_or(file, Postgres::url)).await.unwrap();
     let jobs = async |agent: &str| -> Vec<Job> {
         let filter = JobFilter { agent: Some(agent.parse().unwrap()), ..JobFilter::default() };
         store.jobs(filter, 100).await.unwrap()

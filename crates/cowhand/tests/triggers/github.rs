@@ -14,7 +14,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::trigger::{GithubBackend, IssueState, PullState};
 use serde_json::json;
 
-use crate::fake::{Fake, issue};
+use crate::fake::{FakeLists, issue};
 use crate::{Home, becomes, fires, id, jobs, ledger, prompts, record, until, with_schedule};
 
 fn setting() -> Setting {
@@ -43,9 +43,9 @@ fn sample(text: &str) -> Vec<serde_json::Value> {
     serde_json::from_str(text).unwrap()
 }
 
-async fn fake() -> Fake {
+async fn fake() -> FakeLists {
     let issues = sample(include_str!("samples/rest-issues.json"));
-    Fake::start(issues, sample(include_str!("samples/rest-pulls.json"))).await
+    FakeLists::start(issues, sample(include_str!("samples/rest-pulls.json"))).await
 }
 
 fn shown(tasks: &[Task]) -> String {
@@ -111,7 +111,7 @@ async fn gh_keeps_the_contract() {
 
 #[tokio::test]
 async fn all_pages_the_oldest_first_and_unchanged_ones_for_nothing() {
-    let fake = Fake::with_issues(300).await;
+    let fake = FakeLists::with_issues(300).await;
     let source =
         GithubIssueSource::new(&access(&fake.url), vec!["agent".into()], IssueState::Open, &setting())
             .unwrap();
@@ -128,7 +128,7 @@ async fn all_pages_the_oldest_first_and_unchanged_ones_for_nothing() {
 /// An issue that is closed while the list is read moves the others up; none of them may seem to be gone.
 #[tokio::test]
 async fn a_list_that_moves_while_it_is_read_loses_nothing() {
-    let fake = Fake::with_issues(250).await;
+    let fake = FakeLists::with_issues(250).await;
     fake.world.lock().unwrap().goes = Some(5);
     let source = GithubIssueSource::new(&access(&fake.url), vec![], IssueState::Open, &setting()).unwrap();
     let tasks = source.fetch_tasks().await.unwrap();
@@ -146,7 +146,7 @@ fn trigger(kind: &str, url: &str, more: &str) -> String {
 
 #[tokio::test]
 async fn a_label_taken_away_and_put_back_is_new() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(2).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
     let labelled = trigger("github_issues", &fake.url, r#","labels":["agent"]"#);
     let agent = with_schedule(home.idle_agent("a"), "s", &labelled, "#{{issue.number}} {{title}}");
     let fleet = home.start(vec![agent], Registry::default()).await;

@@ -33,9 +33,9 @@ use cowhand_core::job::Job;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::ScheduleRecord;
 use cowhand_core::shape::Runtime;
-use tempfile::TempDir;
+use cowhand_testing::github_lists as fake;
 use cowhand_testing::postgres::Postgres;
-use cowhand_testing::{github_lists as fake};
+use tempfile::TempDir;
 
 /// Where a fleet lives from one start to the next.
 struct Home {

@@ -8,12 +8,12 @@ use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::{Agent, Former};
 use cowhand_core::schedule::{FiringOutcome, ScheduleState};
 
-use crate::fake::{Fake, issue};
+use crate::fake::{FakeLists, issue};
 use crate::{Home, becomes, id, jobs, ledger, name, on_both, record, until, with_schedule};
 
 on_both!(a_new_name_alone_fires_nothing, jobs_that_run_meanwhile_end_well);
 
-fn issues(fake: &Fake) -> String {
+fn issues(fake: &FakeLists) -> String {
     format!(
         r#"{{"type":"github_issues","owner":"o","repo":"r","labels":["agent"],"poll_interval":"1s","api_url":"{}",
         "auth":{{"token_env":"PATH"}}}}"#,
@@ -22,7 +22,7 @@ fn issues(fake: &Fake) -> String {
 }
 
 /// With one schedule, and what that was called before.
-fn called(agent: Agent, schedule: &str, fake: &Fake, adopts: Option<(&str, &str)>) -> Agent {
+fn called(agent: Agent, schedule: &str, fake: &FakeLists, adopts: Option<(&str, &str)>) -> Agent {
     let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
     let former =
         adopts.map(|(agent, name)| Former { agent: crate::name(agent), name: name.parse().unwrap() });
@@ -35,7 +35,7 @@ async fn count(fleet: &Fleet, status: JobStatus) -> usize {
 }
 
 async fn a_new_name_alone_fires_nothing(home: Home) {
-    let fake = Fake::with_issues(3).await;
+    let fake = FakeLists::with_issues(3).await;
     let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
     becomes("three jobs wait", async || count(&fleet, JobStatus::Pending).await == 3).await;
     fleet.stop(Stop::KeepAgents).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
 
 /// An agent with a new name has all its schedules under new names.
 async fn jobs_that_run_meanwhile_end_well(home: Home) {
-    let fake = Fake::with_issues(1).await;
+    let fake = FakeLists::with_issues(1).await;
     let waiting = |called: &str| {
         let mut agent = home.agent(called);
         let script = "touch up; while [ ! -e end ]; do sleep 0.05; done";
@@ -104,7 +104,7 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
 /// Whoever turns it on wants all of it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turned_on_it_begins_anew() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(2).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
     let fleet = home.start(vec![called(home.idle_agent("a"), "old", &fake, None)], Registry::default()).await;
     becomes("two jobs wait", async || count(&fleet, JobStatus::Pending).await == 2).await;
     fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, None)]).await.unwrap();
@@ -122,7 +122,7 @@ async fn turned_on_it_begins_anew() {
 /// A wrong name protects nobody, and neither does one that was only fired by hand; a name with a slash is written whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_former_name_changes_nothing() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(1).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
     let idle = || home.idle_agent("a");
     let fleet = home.start(vec![called(idle(), "x/old", &fake, None)], Registry::default()).await;
     becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;
@@ -140,7 +140,7 @@ async fn a_wrong_former_name_changes_nothing() {
 /// What both have seen is counted from the later of the two, so that what comes back is new to both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_back_later_fires() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(1).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
     let comes_back = async |fleet: &Fleet, schedule: &str| {
         let before = ledger(fleet, id("a", schedule)).await.len();
         let asked = || fake.world.lock().unwrap().asked;
@@ -166,7 +166,7 @@ async fn what_comes_back_later_fires() {
 /// A schedule with another list, and one beside an old one that is still there, are new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_new_is_not_taken_for_renamed() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(1).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
     let old = called(home.idle_agent("a"), "old", &fake, None);
     let fleet = home.start(vec![old.clone()], Registry::default()).await;
     becomes("one job waits", async || count(&fleet, JobStatus::Pending).await == 1).await;

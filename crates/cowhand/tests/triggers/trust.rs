@@ -13,7 +13,7 @@ use cowhand_core::shape::Runtime;
 use cowhand_core::trigger::ChatPlatform;
 use serde_json::{Value, json};
 
-use crate::fake::{Fake, issue};
+use crate::fake::{FakeLists, issue};
 use crate::{Home, becomes, id, jobs, ledger, name, on_both, record, with_schedule};
 
 on_both!(strangers_are_refused_and_confined);
@@ -67,7 +67,7 @@ fn refused(row: &LedgerRow) -> &str {
 }
 
 async fn strangers_are_refused_and_confined(home: Home) {
-    let fake = Fake::with_issues(0).await;
+    let fake = FakeLists::with_issues(0).await;
     fake.world.lock().unwrap().people =
         vec![("ann", "write", "maintain"), ("eve", "read", "triage"), ("odd", "write", "our-own-role")];
     let agent = with_schedule(home.idle_agent("a"), "strict", HOOK, "{{title}}");
@@ -131,7 +131,7 @@ async fn forks_are_found_out() {
         pull(2, json!({"full_name": "eve/r"})),
         pull(3, Value::Null),
     ];
-    let fake = Fake::start(Vec::new(), pulls).await;
+    let fake = FakeLists::start(Vec::new(), pulls).await;
     let agent = with_schedule(home.idle_agent("a"), "hook", HOOK, "{{title}}");
     let agent = trusting(agent, &fake.url, json!({"allow_authors": ["ann"]}));
     let list = format!(
@@ -169,7 +169,7 @@ async fn forks_are_found_out() {
 /// Nobody is trusted or refused because GitHub was away: it is asked again, also after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_asked_waits() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(0).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     {
         let mut world = fake.world.lock().unwrap();
         (world.people, world.refuses) = (vec![("ann", "admin", "admin")], Some(403));
@@ -199,7 +199,7 @@ async fn what_cannot_be_asked_waits() {
 /// The same by `gh`, which says so in its own way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_and_chats() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(0).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     let by = |number: u64, author: &str| {
         let mut issue = issue(number);
         issue["user"] = json!({"login": author});
@@ -250,7 +250,7 @@ async fn lists_and_chats() {
 /// A stranger's job reaches nothing but its desk, and neither does what follows from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_confined_stay_so() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(0).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     for folder in ["desk", "outside"] {
         let folder = home.path().join(folder);
         std::fs::create_dir(&folder).unwrap();
@@ -304,7 +304,7 @@ async fn the_confined_stay_so() {
 /// What a stranger's job writes where its program keeps its settings, and where work is taken from, nobody else finds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_leave_nothing_to_be_trusted() {
-    let (home, fake) = (Home::sqlite(), Fake::with_issues(0).await);
+    let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
     let write = |name: &str, text: &str| {
         let path = home.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -8,7 +8,7 @@ use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::trigger::{ChatPlatform, TriggerConfig};
 use serde_json::{Value, json};
 
-use crate::fake::Fake;
+use crate::fake::FakeLists;
 use crate::scripted::{Script, tasks};
 use crate::{Home, fires, name, with_schedule};
 
@@ -77,9 +77,9 @@ async fn each_fires(fleet: &Fleet) {
     }
 }
 
-async fn github() -> Fake {
+async fn github() -> FakeLists {
     let pull = json!({"number": 2, "created_at": "2026-01-02T04:00:00Z", "head": {"ref": "x", "sha": "y"}, "base": {"ref": "main"}});
-    Fake::start(vec![crate::fake::issue(1)], vec![pull]).await
+    FakeLists::start(vec![crate::fake::issue(1)], vec![pull]).await
 }
 
 #[tokio::test]

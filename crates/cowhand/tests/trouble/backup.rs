@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Output;
 
-use serde_json::Value;
 use cowhand_testing::postgres::Postgres;
+use serde_json::Value;
 
 use super::http::deliver;
 use super::store::{ended, sql, statuses};

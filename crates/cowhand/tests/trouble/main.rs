@@ -14,9 +14,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fleet::Fleet;
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::{disk, http, tmpfs};
+use fleet::Fleet;
 
 const COWHAND: &str = env!("CARGO_BIN_EXE_cowhand");
 const FLEET: &str = "agents:\n  - {name: a, runtime: command, command: [sh, -c, 'echo hi'], schedules: {s: {type: interval, interval: 1s}}}\n";

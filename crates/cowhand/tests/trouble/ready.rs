@@ -1,10 +1,10 @@
 //! `/readyz` while nothing can be written, and how often that is logged.
 
-use cowhand_testing::postgres::Postgres;
 use super::disk::Ext4;
 use super::http::{deliver, get};
 use super::store::{ended, statuses};
 use super::{Fleet, tmpfs, wait_for};
+use cowhand_testing::postgres::Postgres;
 
 fn ready(fleet: &Fleet) -> u16 {
     get(fleet.place(), "/readyz").unwrap().status

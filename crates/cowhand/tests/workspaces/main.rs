@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use cowhand_testing::process::left_over;
+use cowhand_testing::wait_until;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use cowhand_testing::wait_until;
-use cowhand_testing::process::left_over;
 
 /// A fleet of one agent, and the repository that it works in.
 struct Scene {

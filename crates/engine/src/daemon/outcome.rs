@@ -6,13 +6,14 @@
 use std::fs;
 use std::path::PathBuf;
 
-use cowhand_core::job::Settlement;
+use cowhand_core::attempt::Settlement;
 use tracing::warn;
 
 use super::attempt::Charge;
 use crate::view::write_whole;
-use cowhand_run::attempt::{Attempt, Standing};
+use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::supervision::Standing;
 
 const NAME: &str = "outcome.json";
 

@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use cowhand_core::attempt::Settlement;
 use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome};
-use cowhand_core::attempt::{Settlement};
 use tokio::time::Instant;
 use tracing::{info, warn};
 

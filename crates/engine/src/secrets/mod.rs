@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cowhand_core::config::looks_secret;
-use cowhand_core::shape::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::shape::{Hook, HookAction};
 use cowhand_core::trigger::TriggerConfig;
 use indexmap::IndexMap;
 
@@ -29,6 +29,7 @@ pub fn veil(loaded: &Loaded) -> Arc<Veil> {
 }
 
 /// The same for a fleet of which no daemon runs.
+#[expect(clippy::implicit_hasher, reason = "the variables come from one place, which uses the default")]
 pub fn veil_without_daemon(roster: &Roster, variables: &HashMap<String, String>, setting: &Setting) -> Veil {
     let named = named::variables(roster, None);
     veil_of(&SecretPlaces { roster, variables, setting, named: &named }, None)

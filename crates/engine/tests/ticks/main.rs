@@ -4,18 +4,18 @@
 
 mod steps;
 
-use cowhand_system::clock::Clock;
-use cowhand_engine::daemon::tick::{AtOnce, Tick, tick};
-use cowhand_store::{Claim, Starter, Store};
 use cowhand_core::budget::Purse;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::uptime::Uptime;
+use cowhand_engine::daemon::tick::{AtOnce, Tick, tick};
+use cowhand_store::{Claim, Starter, Store};
+use cowhand_system::clock::Clock;
+use cowhand_testing::on_both;
+use cowhand_testing::postgres::Postgres;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
-use cowhand_testing::postgres::Postgres;
-use cowhand_testing::on_both;
 
 /// A fleet of one agent, driven by hand: jobs start when they have a place and take as long as they are told.
 struct Story {

@@ -219,21 +219,9 @@ mod tests {
     fn a_session_that_is_not_there() {
         let id = "11111111-2222-3333-4444-555555555555";
         for (runtime, stderr, expected) in [
-            (
-                Runtime::Claude,
-                include_str!("../../tests/samples/claude/resume-missing.stderr"),
-                true,
-            ),
-            (
-                Runtime::Codex,
-                include_str!("../../tests/samples/codex/resume-missing.stderr"),
-                true,
-            ),
-            (
-                Runtime::Opencode,
-                include_str!("../../tests/samples/opencode/resume-missing.stderr"),
-                true,
-            ),
+            (Runtime::Claude, include_str!("../../tests/samples/claude/resume-missing.stderr"), true),
+            (Runtime::Codex, include_str!("../../tests/samples/codex/resume-missing.stderr"), true),
+            (Runtime::Opencode, include_str!("../../tests/samples/opencode/resume-missing.stderr"), true),
             (Runtime::Gemini, "Error resuming session: No previous sessions found for this project.", true),
             (Runtime::Claude, "No conversation found with session ID: another", false),
             (Runtime::Codex, "Error: connection refused", false),

@@ -1,11 +1,11 @@
 //! What a schedule takes over from its former name.
 
-use cowhand_store::{Decision, Fired, Firing, Store};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::trigger::Occurrence;
+use cowhand_store::{Decision, Fired, Firing, Store};
 
 use crate::conformance::{claim, fire};
 use crate::{HOURLY, Place, at, new_job, on_both, roster};

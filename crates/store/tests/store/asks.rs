@@ -1,7 +1,5 @@
 //! Asks: made by a running attempt, answered once, over when nobody answers or the attempt ends.
 
-use cowhand_store::audit;
-use cowhand_store::{AskAnswered, AskMade, Claim, Store};
 use cowhand_core::actor::Actor;
 use cowhand_core::ask::{Answer, Ask, AskRefused, AskState, AskStatus, Asked, Denial};
 use cowhand_core::event::Fact;
@@ -9,6 +7,8 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
+use cowhand_store::audit;
+use cowhand_store::{AskAnswered, AskMade, Claim, Store};
 use jiff::SignedDuration;
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! A job as it is looked back at: what led to it, and each attempt.
 
-use cowhand_store::{Claim, PastAttempt, Store};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobStatus, NotBegun, Outcome};
 use cowhand_core::policy::Retry;
+use cowhand_store::{Claim, PastAttempt, Store};
 use jiff::SignedDuration;
 
 use crate::conformance::fire;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use cowhand_store::{Claim, Decision, Fired, Firing, Hearing, Settled, Starter, Store};
 use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Purse, Scope, Window};
@@ -13,6 +12,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, Seat};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleState;
+use cowhand_store::{Claim, Decision, Fired, Firing, Hearing, Settled, Starter, Store};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;

@@ -2,9 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use cowhand_store::{
-    Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Starter, Store, StoreError,
-};
 use cowhand_core::attempt::Settlement;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
@@ -16,6 +13,7 @@ use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, Waiting};
 use cowhand_core::trigger::{FiringKey, Occurrence};
+use cowhand_store::{Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Starter, Store, StoreError};
 use jiff::SignedDuration;
 
 use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, no_such_job, on_both, roster, with_schedule};

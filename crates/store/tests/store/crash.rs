@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use cowhand_store::{Decision, Fired, Firing};
 use cowhand_core::event::Fact;
 use cowhand_core::schedule::FiringOutcome;
+use cowhand_store::{Decision, Fired, Firing};
 use tokio::task::JoinSet;
 
 use crate::{HOURLY, Place, at, cron_key, new_job, on_both, roster};

@@ -1,11 +1,11 @@
 //! Follow-ups: asked for by a running attempt, bounded over the whole chain.
 
-use cowhand_store::{Claim, FollowupAsked, FollowupMade, Pruned, Store};
 use cowhand_core::followup::{FollowupRefusal, FollowupRefused, Followups};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
+use cowhand_store::{Claim, FollowupAsked, FollowupMade, Pruned, Store};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::conformance::event_types;

@@ -1,6 +1,5 @@
 //! Hooks that are owed: with the end of the job, in order, by one at a time.
 
-use cowhand_store::{Cancel, Claim, HookEnd, OwedHook, Settled, Store};
 use cowhand_core::attempt::Settlement;
 use cowhand_core::hook::{HookRun, HookState};
 use cowhand_core::id::JobId;
@@ -9,6 +8,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
 use cowhand_core::roster::Roster;
 use cowhand_core::shape::{Hook, HookAction, HookEvent, Hooks};
+use cowhand_store::{Cancel, Claim, HookEnd, OwedHook, Settled, Store};
 use jiff::SignedDuration;
 use serde_json::json;
 

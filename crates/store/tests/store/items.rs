@@ -1,8 +1,5 @@
 //! Work items in hand: the row is the lock, and it is there until the last word is said.
 
-use cowhand_store::{
-    Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
-};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
@@ -12,6 +9,9 @@ use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{FiringKey, Occasion};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
+use cowhand_store::{
+    Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
+};
 use jiff::SignedDuration;
 use serde_json::json;
 

@@ -1,9 +1,9 @@
 //! Leases: renewed, given back, and run out.
 
-use cowhand_store::{GivenBack, Settled};
 use cowhand_core::event::Fact;
 use cowhand_core::job::{Job, JobStatus, JobUsage, MAX_REQUEUES, NotBegun};
 use cowhand_core::policy::Retry;
+use cowhand_store::{GivenBack, Settled};
 use jiff::SignedDuration;
 
 use crate::conformance::{claim, event_types, fire};

@@ -24,14 +24,14 @@ mod triggers;
 mod usage;
 mod workspaces;
 
-use cowhand_store::Store;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{FiringKey, Occurrence};
+use cowhand_store::Store;
+use cowhand_testing::postgres::Postgres;
 use jiff::Timestamp;
 use tempfile::TempDir;
-use cowhand_testing::postgres::Postgres;
 
 /// A store on a database of the test's own.
 pub(crate) struct Place {

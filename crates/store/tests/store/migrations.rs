@@ -5,9 +5,9 @@
 
 use std::path::Path;
 
-use cowhand_store::{JobFilter, Store};
 use cowhand_core::job::JobStatus::{Cancelled, Completed, Failed, Pending, Running};
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState};
+use cowhand_store::{JobFilter, Store};
 use sqlx::migrate::Migrator;
 use sqlx::{Connection, Executor};
 

@@ -1,11 +1,11 @@
 //! Nodes: who runs since when, and what happened to their clocks.
 
-use cowhand_system::clock::Clock;
-use cowhand_store::{Claim, Joined, Settled, Store};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Roster;
+use cowhand_store::{Claim, Joined, Settled, Store};
+use cowhand_system::clock::Clock;
 use jiff::SignedDuration;
 
 use crate::conformance::event_types;

@@ -1,12 +1,12 @@
 //! Providers: a limit parks everybody who shares one, and nobody starts where there is no seat.
 
-use cowhand_store::{Claim, RunsAt, Settled, Starter, Store};
 use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, Seat};
+use cowhand_store::{Claim, RunsAt, Settled, Starter, Store};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{Place, at, hand_job, on_both};

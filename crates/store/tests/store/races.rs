@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use cowhand_store::{Claim, Decision, Fired, Firing, Settled};
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
+use cowhand_store::{Claim, Decision, Fired, Firing, Settled};
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 

@@ -1,12 +1,12 @@
 //! Reports: one for each attempt, the last time counts, and only while it runs.
 
-use cowhand_store::{Claim, ReportMade, Store};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::retention::Limit;
+use cowhand_store::{Claim, ReportMade, Store};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{Place, at, hand_job, on_both, with_schedule};

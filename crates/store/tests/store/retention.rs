@@ -1,11 +1,11 @@
 //! What is removed, what stays, and what can never go.
 
-use cowhand_store::{Claim, Decision, Fired, Firing, JobFilter, Pruned, Store, StoreError};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
+use cowhand_store::{Claim, Decision, Fired, Firing, JobFilter, Pruned, Store, StoreError};
 use jiff::SignedDuration;
 
 use crate::{Place, at, cron_key, hand_job, new_job, no_such_job, on_both, with_schedule};

@@ -1,10 +1,10 @@
 //! Tokens: made, used, revoked.
 
-use cowhand_store::audit;
-use cowhand_store::NewToken;
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::server::Scope;
+use cowhand_store::NewToken;
+use cowhand_store::audit;
 
 use crate::{Place, at, on_both};
 

@@ -1,9 +1,9 @@
 //! The verbs of triggers: lists, cursors, chains, and giving up.
 
-use cowhand_store::{Decision, Fired, Firing};
 use cowhand_core::event::Event;
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
 use cowhand_core::trigger::{FiringKey, Occurrence};
+use cowhand_store::{Decision, Fired, Firing};
 
 use crate::conformance::{event_types, fire};
 use crate::{HOURLY, Place, at, new_job, no_such_job, on_both, roster, with_schedule};

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use cowhand_store::{Claim, Settled, Starter, Store, StoredSession, WorkspaceState};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::workspace::{IsolationKind, Workspace};
+use cowhand_store::{Claim, Settled, Starter, Store, StoredSession, WorkspaceState};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{Place, at, hand_job, on_both};

@@ -111,7 +111,8 @@ async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), Pr
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
         let told = api.store.told_of_item(job.id.clone()).await?;
         if let Some(Fact::WorkDropped { message, .. }) = told.map(|event| event.fact) {
-            view.why.push_str(&format!("; the result of {} was not told to its source: {message}", job.id));
+            let why = &view.why;
+            view.why = format!("{why}; the result of {} was not told to its source: {message}", job.id);
         }
     }
     Ok(())
