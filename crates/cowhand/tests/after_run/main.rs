@@ -13,14 +13,13 @@ mod webhook;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use cowhand_testing::postgres::Postgres;
 use cowhand_testing::process::left_over;
 use cowhand_testing::{wait_at_most, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -47,12 +47,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use cowhand_testing::postgres::Postgres;
 use cowhand_testing::process::{has_ended, left_over, lives};
 use cowhand_testing::wait_until;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -381,7 +381,7 @@ fn what_a_job_waits_for_is_a_sentence() {
     wait_until("the first to run", || (scene.job(&first)["status"] == "running").then_some(()));
     for (job, code) in [(second, "at_capacity"), (retried, "requeued")] {
         let waits = wait_until("it to wait", || {
-            Some(scene.job(&job)["waits"].clone()).filter(|waits| waits.is_object())
+            Some(scene.job(&job)["waits"].clone()).filter(serde_json::Value::is_object)
         });
         assert_eq!(waits["reason"], code);
         let message = waits["message"].as_str().unwrap();

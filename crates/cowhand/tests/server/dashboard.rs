@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::process::Stdio;
 
+use cowhand_testing::postgres::Postgres;
 use reqwest::redirect::Policy;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 

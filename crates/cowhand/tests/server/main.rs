@@ -28,7 +28,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use cowhand_testing::postgres::Postgres;
 use reqwest::{Client, Method, RequestBuilder};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 use serde_json::Value;

@@ -14,7 +14,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use cowhand_testing::postgres::Postgres;
 use cowhand_testing::{disk, http, tmpfs};
 use fleet::Fleet;
 

@@ -9,7 +9,6 @@ mod trouble;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 use cowhand_testing::process::left_over;
 use cowhand_testing::wait_until;

@@ -74,13 +74,13 @@ pub(super) async fn enter(
 
 /// The login could not be completed, and the link is not used up.
 fn not_now(problem: Problem) -> Response {
-    let status = problem.clone().into_response().status();
     warn!("a browser could not come in: {problem}");
+    let message = problem.message.clone();
     outside(
-        status,
+        problem.into_response().status(),
         "Nobody can come in at the moment",
         &html! {
-            p.lead { (Text(&problem.message)) }
+            p.lead { (Text(&message)) }
             p { "The link is not used up: open the same link again when this is over, within ten minutes of its making." }
         },
     )
