@@ -108,7 +108,8 @@ fn restore_is_refused_while_a_daemon_runs() {
     let fleet = busy(1);
     let saved = fleet.path().join("saved.db");
     good(&fleet.run(&["backup", saved.to_str().unwrap()]));
-    refused(&fleet.run(&["restore", saved.to_str().unwrap()]), 5, &["a daemon is running", "cowhand stop"]);
+    let stop = format!("`cowhand -c {} stop`", fleet.path().display());
+    refused(&fleet.run(&["restore", saved.to_str().unwrap()]), 5, &["a daemon is running", &stop]);
     assert_eq!(deliver(fleet.place(), "a/hook", "more").unwrap().status, 202);
 }
 

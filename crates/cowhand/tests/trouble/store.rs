@@ -17,6 +17,11 @@ fn store_of(fleet: &Fleet) -> std::path::PathBuf {
     fleet.path().join(".cowhand/store.db")
 }
 
+/// A command that a message advises: with the `-c` that the message's own command had.
+fn advised(fleet: &Fleet, verb: &str) -> String {
+    format!("`cowhand -c {} {verb} FILE`", fleet.path().display())
+}
+
 /// Removes the database and its log, as `rm .cowhand/store.db*` does.
 fn unlink(fleet: &Fleet) {
     for name in ["store.db", "store.db-wal", "store.db-shm"] {
@@ -35,7 +40,7 @@ fn refuses_and_says_why(fleet: &Fleet, why: &str) {
     assert_eq!(get(fleet.place(), "/healthz").unwrap().status, 200);
     let status = said(fleet, &["status"]);
     let status = status.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(status.contains(why) && status.contains("cowhand backup FILE"), "{status}");
+    assert!(status.contains(why) && status.contains(&advised(fleet, "backup")), "{status}");
     let doctor = fleet.run(&["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(6), "{text}");
@@ -117,7 +122,7 @@ fn an_empty_file_is_no_empty_history() {
     let fleet = Fleet::prepared();
     fs::create_dir(fleet.path().join(".cowhand")).unwrap();
     fs::write(store_of(&fleet), "").unwrap();
-    refused(&start(&fleet.path()), 6, &["store.db", "is empty", "cowhand restore FILE"]);
+    refused(&start(&fleet.path()), 6, &["store.db", "is empty", &advised(&fleet, "restore")]);
     let doctor = fleet.run(&["doctor"]);
     let text = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(6), "{text}");
@@ -146,9 +151,9 @@ fn doctor_finds_what_start_refuses() {
         fs::write(store_of(&fleet), &broken).unwrap();
         let (code, text) = doctor();
         assert_eq!(code, Some(6), "{text}");
-        assert!(text.contains("FAIL  store:") && text.contains("cowhand restore FILE"), "{text}");
+        assert!(text.contains("FAIL  store:") && text.contains(&advised(&fleet, "restore")), "{text}");
         if from == 1 {
-            refused(&start(&fleet.path()), 6, &["damaged", "cowhand restore FILE"]);
+            refused(&start(&fleet.path()), 6, &["damaged", &advised(&fleet, "restore")]);
         }
     }
     // A row that nobody could have written is no damage to the file.
@@ -156,7 +161,7 @@ fn doctor_finds_what_start_refuses() {
     sql(&store_of(&fleet), "update jobs set status = 'done'");
     let (code, text) = doctor();
     assert_eq!(code, Some(6), "{text}");
-    assert!(text.contains("FAIL  store:") && text.contains("cowhand restore FILE"), "{text}");
+    assert!(text.contains("FAIL  store:") && text.contains(&advised(&fleet, "restore")), "{text}");
 }
 
 pub(crate) fn sql(file: &Path, text: &'static str) {
