@@ -3,6 +3,7 @@
 mod bare;
 mod texts;
 mod token;
+mod unescaped;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,6 +14,7 @@ use cowhand_core::job::Outcome;
 use serde_json::Value;
 
 use bare::Bare;
+use unescaped::Unescaped;
 
 /// A shorter secret is none, and to hide it would hide every text.
 const SHORTEST: usize = 6;
@@ -54,7 +56,7 @@ impl Veil {
     }
 
     /// Masks every known secret in a text, and every token of cowhand itself, also those that are interrupted by colours
-    /// and other marks that nobody sees.
+    /// and other marks that nobody sees, and those that are written with escapes of JSON.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let places = self.places(text.as_bytes());
         if places.is_empty() {
@@ -70,18 +72,26 @@ impl Veil {
     /// Finds what has to be hidden, in its order and each byte once.
     fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut places = self.found(text);
-        if let Some(bare) = Bare::of(text) {
-            places.extend(self.found(&bare.text).iter().map(|part| bare.place(part)));
-            places.sort_by_key(|place| (place.start, place.end));
-            places = places.into_iter().fold(Vec::new(), |mut joined, place| {
-                match joined.last_mut() {
-                    Some(last) if place.start < last.end => last.end = last.end.max(place.end),
-                    _ => joined.push(place),
-                }
-                joined
-            });
+        places.extend(self.found_bare(text));
+        let unescaped = Unescaped::of(text);
+        for (depth, text) in unescaped.texts() {
+            let found = self.found(text).into_iter().chain(self.found_bare(text));
+            places.extend(found.map(|part| unescaped.place(depth, part)));
         }
-        places
+        places.sort_by_key(|place| (place.start, place.end));
+        places.into_iter().fold(Vec::new(), |mut joined: Vec<Range<usize>>, place| {
+            match joined.last_mut() {
+                Some(last) if place.start < last.end => last.end = last.end.max(place.end),
+                _ => joined.push(place),
+            }
+            joined
+        })
+    }
+
+    /// Finds what colours and invisible marks interrupt.
+    fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
+        let Some(bare) = Bare::of(text) else { return Vec::new() };
+        self.found(&bare.text).iter().map(|part| bare.place(part)).collect()
     }
 
     /// Finds secrets first, and tokens where no secret is.
@@ -103,14 +113,25 @@ impl Veil {
     /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
     pub fn settled(&self, text: &str) -> usize {
         let open = token::begun(text).unwrap_or(text.len());
-        let Some(finder) = &self.finder else { return open };
+        let Some(_) = &self.finder else { return open };
+        let escape = unescaped::begun(text).unwrap_or(text.len());
+        let whole = &text.as_bytes()[..escape];
+        let unescaped = Unescaped::of(whole);
+        let mut cut = open.min(self.begins(whole));
+        for (depth, text) in unescaped.texts() {
+            cut = cut.min(unescaped.place(depth, self.begins(text)..text.len()).start);
+        }
+        let across = self.places(text.as_bytes());
+        across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
+    }
+
+    /// Finds where a secret may begin that a text breaks off in; the end of the text if none does.
+    fn begins(&self, text: &[u8]) -> usize {
         let begun = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
-            (1..most).rev().find(|length| text.as_bytes().ends_with(&secret[..*length]))
+            (1..most).rev().find(|length| text.ends_with(&secret[..*length]))
         };
-        let cut = open.min(text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0));
-        let across = finder.find_iter(text).find(|found| found.start() < cut && cut < found.end());
-        across.map_or(cut, |found| found.start())
+        text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0)
     }
 
     /// Of a file that need not be text.
@@ -229,6 +250,44 @@ mod tests {
             (r#""12345678""#, r#""***""#),
         ] {
             assert_eq!(veil.hide_in_line(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn escapes_of_json_inside_of_a_text() {
+        let veil = veil(&["pa\"ss/wo<&rd", "schlüssel-😀-1", "canary-Tok99"]);
+        for (text, expected) in [
+            (r#"it says {"a":"pa\"ss\/wo\u003c\u0026rd"}"#, r#"it says {"a":"***"}"#),
+            (r#"it says {"a":"pa\u0022ss\u002Fwo\u003C\u0026rd"}"#, r#"it says {"a":"***"}"#),
+            (r#"pa\\\"ss\\\/wo\\u003c\\u0026rd twice"#, "*** twice"),
+            (r"schl\u00fcssel-\ud83d\ude00-1 by Python", "*** by Python"),
+            (r"schl\\u00FCssel-\\ud83d\\ude00-1 in a string", "*** in a string"),
+            (r"\u0063anary-\u001b[1mTok99", "***"),
+            (r"canary\u002dTok98 is another", r"canary\u002dTok98 is another"),
+            ("canary-Tok99", "***"),
+        ] {
+            assert_eq!(veil.hide(text), expected, "{text}");
+            assert_eq!(veil.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
+            let line = veil.hide_in_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
+            let told: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(told["content"], expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_with_escapes_that_comes_in_pieces() {
+        let veil = veil(&["pass/wörd<1>"]);
+        for text in [r"a pass\/w\u00f6rd\u003c1> b", r"a pass\\/w\\u00f6rd\\u003c1> b", "a pass/wörd<1> b"] {
+            for (cut, _) in text.char_indices() {
+                let (first, second) = text.split_at(cut);
+                let settled = veil.settled(first);
+                let told = format!(
+                    "{}{}",
+                    veil.hide(&first[..settled]),
+                    veil.hide(&format!("{}{second}", &first[settled..]))
+                );
+                assert_eq!(told, "a *** b", "{first:?} and {second:?}");
+            }
         }
     }
 

@@ -1,0 +1,180 @@
+//! A text as it reads once JSON's escapes are resolved, and where each byte of it stood. A program may write a letter as
+//! itself, as `\/` or as `\u002f`, and put JSON into a text that is not JSON.
+
+use std::ops::Range;
+
+/// JSON within JSON is escaped once for each level; deeper ones are nothing that anybody reads.
+const DEEPEST: usize = 3;
+
+/// A text without one level of escapes.
+struct Level {
+    text: Vec<u8>,
+    /// Where the letter or escape begins that each byte was made of.
+    places: Vec<usize>,
+    /// How long the text was.
+    whole: usize,
+}
+
+/// A text without any of its levels of escapes, one after the other.
+pub(super) struct Unescaped(Vec<Level>);
+
+impl Unescaped {
+    pub(super) fn of(whole: &[u8]) -> Self {
+        let mut levels: Vec<Level> = Vec::new();
+        while levels.len() < DEEPEST {
+            let above = levels.last().map_or(whole, |level| &level.text);
+            let Some(level) = Level::of(above) else { break };
+            levels.push(level);
+        }
+        Self(levels)
+    }
+
+    /// The text of each level, the first one with the fewest escapes resolved.
+    pub(super) fn texts(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.0.iter().enumerate().map(|(depth, level)| (depth, level.text.as_slice()))
+    }
+
+    /// Returns the part of the whole text that a part of the text of this depth was made of.
+    pub(super) fn place(&self, depth: usize, part: Range<usize>) -> Range<usize> {
+        self.0.iter().take(depth + 1).rev().fold(part, |part, level| level.place(&part))
+    }
+}
+
+impl Level {
+    /// Returns none if there is no escape.
+    fn of(whole: &[u8]) -> Option<Self> {
+        if !whole.contains(&b'\\') {
+            return None;
+        }
+        let (mut text, mut places, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
+        while let Some(byte) = whole.get(at) {
+            let letter = if *byte == b'\\' { letter(&whole[at..]) } else { None };
+            let length = match letter {
+                Some((letter, length)) => {
+                    text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                    length
+                }
+                None => {
+                    text.push(*byte);
+                    1
+                }
+            };
+            places.resize(text.len(), at);
+            at += length;
+        }
+        (text.len() < whole.len()).then_some(Self { text, places, whole: whole.len() })
+    }
+
+    fn place(&self, part: &Range<usize>) -> Range<usize> {
+        let first = self.places.get(part.start).copied().unwrap_or(self.whole);
+        let Some(last) = part.end.checked_sub(1).and_then(|last| self.places.get(last)) else {
+            return first..first;
+        };
+        let after = self.places[part.end..].iter().find(|place| *place > last);
+        first..after.copied().unwrap_or(self.whole)
+    }
+}
+
+/// Returns the letter that an escape at the beginning stands for, and the length of the escape.
+fn letter(rest: &[u8]) -> Option<(char, usize)> {
+    let plain = match rest.get(1)? {
+        b'u' => return unicode(rest),
+        letter @ (b'"' | b'\\' | b'/') => char::from(*letter),
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        _ => return None,
+    };
+    Some((plain, 2))
+}
+
+/// `\u0041`, or two of them for a letter beyond the first 65,536.
+fn unicode(rest: &[u8]) -> Option<(char, usize)> {
+    let first = unit(rest)?;
+    if let Some(letter) = char::from_u32(first) {
+        return Some((letter, 6));
+    }
+    let second = unit(rest.get(6..)?)?;
+    let pair = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]);
+    pair.flatten().next().map(|letter| (letter, 12))
+}
+
+fn unit(rest: &[u8]) -> Option<u32> {
+    let digits = rest.strip_prefix(b"\\u")?.get(..4)?;
+    let digits =
+        std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+/// Finds where an escape begins that a text breaks off in. What follows may make a letter of it.
+pub(super) fn begun(text: &str) -> Option<usize> {
+    // The longest that can be open is a pair without its last digit, with a backslash for each level before it.
+    const LONGEST: usize = 32;
+    let bytes = text.as_bytes();
+    let from = bytes.len().saturating_sub(LONGEST);
+    let slash = from + bytes[from..].iter().rposition(|byte| *byte == b'\\')?;
+    let tail = &bytes[slash + 1..];
+    let open =
+        tail.is_empty() || (tail[0] == b'u' && tail.len() < 5 && tail[1..].iter().all(u8::is_ascii_hexdigit));
+    let high =
+        || unit(&bytes[slash..]).is_some_and(|unit| (0xd800..0xdc00).contains(&unit)) && tail.len() == 5;
+    if !open && !high() {
+        return None;
+    }
+    let slashes = bytes[..slash].iter().rev().take_while(|byte| **byte == b'\\').count();
+    let start = slash - slashes;
+    // Behind the first half of a pair.
+    let half = start
+        .checked_sub(6)
+        .filter(|half| open && unit(&bytes[*half..]).is_some_and(|unit| (0xd800..0xdc00).contains(&unit)));
+    Some(half.unwrap_or(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_and_their_places() {
+        for (text, expected) in [
+            (r"a\/b", "a/b"),
+            (r"a\u002Fb\u002f", "a/b/"),
+            (r"\u00fc\ud83d\ude00", "ü😀"),
+            (r"\ud83d!\u12", r"\ud83d!\u12"),
+            (r"\\u002f", "/"),
+            (r"\\\\u002f", "/"),
+            (r"C:\dir", r"C:\dir"),
+        ] {
+            let unescaped = Unescaped::of(text.as_bytes());
+            let last = unescaped.texts().last().map_or(text, |(_, text)| std::str::from_utf8(text).unwrap());
+            assert_eq!(last, expected, "{text}");
+        }
+        let unescaped = Unescaped::of(br"x\u00fcy\/z");
+        assert_eq!(unescaped.place(0, 1..3), 1..7);
+        assert_eq!(unescaped.place(0, 3..5), 7..10);
+        assert_eq!(unescaped.place(0, 5..6), 10..11);
+        let unescaped = Unescaped::of(br"x\\u00fcy");
+        assert_eq!(unescaped.place(1, 1..3), 1..8);
+    }
+
+    #[test]
+    fn escapes_that_go_on() {
+        for (text, expected) in [
+            ("plain", None),
+            (r"a\", Some(1)),
+            (r"a\u", Some(1)),
+            (r"a\u00f", Some(1)),
+            (r"a\u00fc", None),
+            (r"a\\u00f", Some(1)),
+            (r"a\ud83d", Some(1)),
+            (r"a\ud83d\", Some(1)),
+            (r"a\ud83d\ude0", Some(1)),
+            (r"a\ud83d\ude00", None),
+            (r"a\n", None),
+        ] {
+            assert_eq!(begun(text), expected, "{text}");
+        }
+    }
+}
