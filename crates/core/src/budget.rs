@@ -258,7 +258,7 @@ pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> O
     }
     #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
     let assumed_usd = Some(assumed as f64 / 1e6);
-    Some(JobUsage { assumed_usd, ..usage.unwrap_or_default() })
+    Some(JobUsage { assumed_usd, ..usage.unwrap_or_default() }.bounded())
 }
 
 /// Agents say these numbers: what is no amount of money is none.

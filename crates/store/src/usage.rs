@@ -3,7 +3,7 @@
 use cowhand_core::budget::{self, Amount};
 use cowhand_core::cut::cut;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
-use cowhand_core::job::{Job, JobStatus, JobUsage, ModelUsage};
+use cowhand_core::job::{Job, JobStatus, JobUsage, MOST_TOKENS, ModelUsage};
 use cowhand_core::work::WorkItem;
 use jiff::Timestamp;
 
@@ -179,8 +179,8 @@ fn slot(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second().div_euclid(QUARTER) * QUARTER).unwrap_or(now)
 }
 
-/// What one attempt may say it used. An agent says these numbers, and the sum of a day has to stay a number.
-const MOST: u64 = 1 << 40;
+/// More than any attempt tells, whose figures are bounded where they are read. The sum of a day has to stay a number.
+const MOST: u64 = 4 * MOST_TOKENS;
 
 fn stored(amount: u64) -> i64 {
     amount.min(MOST).cast_signed()

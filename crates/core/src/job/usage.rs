@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// Tokens of each kind that count of what one attempt tells. Agents tell these numbers, and sums of them have to stay numbers.
+pub const MOST_TOKENS: u64 = 1_000_000_000_000;
+/// Dollars that count of what one attempt tells.
+pub const MOST_USD: f64 = 1_000_000.0;
+
 /// Tokens by model, and what the runtime says about turns and money; some runtimes know neither.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct JobUsage {
@@ -20,6 +25,28 @@ pub struct JobUsage {
 }
 
 impl JobUsage {
+    /// What counts of the figures of one attempt: no more than the maximum, all models together. Every figure that is
+    /// shown or added up anywhere comes from here.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        let (mut left, mut dollars_left) = ([MOST_TOKENS; 4], MOST_USD);
+        for model in self.per_model.values_mut() {
+            for (tokens, left) in model.kinds().into_iter().zip(&mut left) {
+                *tokens = (*tokens).min(*left);
+                *left -= *tokens;
+            }
+            if let Some(dollars) = &mut model.cost_usd {
+                *dollars = dollars.clamp(0.0, dollars_left);
+                dollars_left -= *dollars;
+            }
+        }
+        self.num_turns = self.num_turns.map(|turns| turns.min(MOST_TOKENS));
+        for dollars in [&mut self.total_cost_usd, &mut self.assumed_usd].into_iter().flatten() {
+            *dollars = dollars.clamp(0.0, MOST_USD);
+        }
+        self
+    }
+
     /// What another attempt of the same job cost, too.
     pub fn add(&mut self, more: &Self) {
         for (model, more) in &more.per_model {
@@ -72,6 +99,20 @@ pub struct ModelUsage {
 }
 
 impl ModelUsage {
+    /// Without those of the cache.
+    pub const fn fresh_tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+
+    const fn kinds(&mut self) -> [&mut u64; 4] {
+        [
+            &mut self.input_tokens,
+            &mut self.output_tokens,
+            &mut self.cache_creation_input_tokens,
+            &mut self.cache_read_input_tokens,
+        ]
+    }
+
     pub fn add(&mut self, more: &Self) {
         for (total, more) in [
             (&mut self.input_tokens, more.input_tokens),
@@ -108,6 +149,32 @@ impl ModelUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absurd_figures_have_one_bound() {
+        let absurd = ModelUsage {
+            input_tokens: u64::MAX,
+            output_tokens: u64::MAX,
+            cache_creation_input_tokens: 5,
+            cache_read_input_tokens: u64::MAX,
+            cost_usd: Some(1e300),
+        };
+        let per_model = BTreeMap::from([("a".to_owned(), absurd), ("b".to_owned(), absurd)]);
+        let usage = JobUsage {
+            per_model,
+            num_turns: Some(u64::MAX),
+            total_cost_usd: Some(f64::INFINITY),
+            assumed_usd: Some(-1.0),
+        };
+        let bounded = usage.bounded();
+        assert_eq!((bounded.total_cost_usd, bounded.assumed_usd), (Some(MOST_USD), Some(0.0)));
+        let mut all = ModelUsage::default();
+        bounded.per_model.values().for_each(|model| all.add(model));
+        assert_eq!((all.input_tokens, all.cache_creation_input_tokens), (MOST_TOKENS, 10));
+        assert_eq!((all.cost_usd, all.fresh_tokens()), (Some(MOST_USD), 2 * MOST_TOKENS));
+        assert_eq!(absurd.fresh_tokens(), u64::MAX);
+        assert_eq!(bounded.clone().bounded(), bounded);
+    }
 
     #[test]
     fn attempts_add_up_model_by_model() {

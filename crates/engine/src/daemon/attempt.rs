@@ -315,7 +315,7 @@ impl Charge {
     /// Dollars from the table of prices, where the runtime told none.
     pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
-        usage
+        usage.bounded()
     }
 
     /// Reading may take a while, so it is not done where everything else waits.

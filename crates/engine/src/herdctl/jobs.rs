@@ -135,5 +135,5 @@ fn usage(node: &Node) -> Result<JobUsage, String> {
         own.cache_creation_input_tokens = tokens("cache_creation_input_tokens")?;
         own.cache_read_input_tokens = tokens("cache_read_input_tokens")?;
     }
-    Ok(usage)
+    Ok(usage.bounded())
 }

@@ -165,7 +165,7 @@ impl Reader {
 
     /// What the agent has spent until now, as far as it tells.
     pub fn usage(&self) -> Option<JobUsage> {
-        self.listener().usage()
+        self.listener().usage().map(JobUsage::bounded)
     }
 
     /// Whether the agent has said how its work ended.
@@ -181,6 +181,7 @@ impl Reader {
     /// The process is gone and all of its lines were read.
     pub fn finish(self, ending: &Ending) -> Finish {
         let mut finish = self.finished(&ending.status);
+        finish.usage = finish.usage.map(JobUsage::bounded);
         // An agent that is interrupted may well report success, and exit with 0.
         if let Some(how) = ending.stopped {
             finish.outcome = Outcome::Cancelled { how };

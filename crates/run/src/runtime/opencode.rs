@@ -7,7 +7,7 @@ mod launch;
 
 use std::collections::BTreeMap;
 
-use cowhand_core::job::{JobUsage, ModelUsage, Outcome};
+use cowhand_core::job::{JobUsage, MOST_USD, ModelUsage, Outcome};
 use cowhand_core::output::{OutputMessage, Usage};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -122,7 +122,8 @@ impl Opencode {
             add(&mut self.spent.cache_creation_input_tokens, count(&cache, "write"));
             add(&mut self.spent.cache_read_input_tokens, count(&cache, "read"));
         }
-        self.cost += part.and_then(|part| part.get("cost")).and_then(Value::as_f64).unwrap_or_default();
+        let cost = part.and_then(|part| part.get("cost")).and_then(Value::as_f64).unwrap_or_default();
+        self.cost = (self.cost + cost).clamp(0.0, MOST_USD);
         self.steps += 1;
         // It went on after what had gone wrong.
         self.heard.result = None;

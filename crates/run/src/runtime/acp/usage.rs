@@ -133,7 +133,9 @@ impl Spent {
     }
 
     fn told(&self) -> BTreeMap<String, ModelUsage> {
-        let sum = |models: &BTreeMap<String, ModelUsage>| models.values().map(budget::tokens).sum::<u64>();
+        let sum = |models: &BTreeMap<String, ModelUsage>| {
+            models.values().map(budget::tokens).fold(0, u64::saturating_add)
+        };
         let recorded = self.chat.as_ref().and_then(Chat::usage).map(|usage| usage.per_model);
         // The record knows of the cache, and the answer of side questions.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {

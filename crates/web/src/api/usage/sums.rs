@@ -45,7 +45,7 @@ impl UsageView {
 
 impl Total {
     fn add(&mut self, row: &Spent) {
-        self.attempts += row.attempts;
+        self.attempts = self.attempts.saturating_add(row.attempts);
         self.usage.add(&row.usage);
     }
 
@@ -57,6 +57,6 @@ impl Total {
 /// Money first; among those that cost nothing, or nobody knows what, the tokens decide.
 fn weight(usage: &ModelUsage) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "only for an order")]
-    let tokens = (usage.input_tokens + usage.output_tokens) as f64;
+    let tokens = usage.fresh_tokens() as f64;
     usage.cost_usd.unwrap_or_default() + tokens * 1e-12
 }

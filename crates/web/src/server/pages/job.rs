@@ -3,7 +3,7 @@
 use axum::extract::{Path, State};
 use cowhand_core::budget::assumed_sentence;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{JobRecord, JobStatus};
+use cowhand_core::job::{JobRecord, JobStatus, ModelUsage};
 use jiff::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -101,7 +101,7 @@ fn head(
             @if let Some(time) = job.not_before.filter(|time| *time > now) { div { dt { "Not before" } dd { (marks::at(time)) } } }
             div { dt { "Cost" } dd { (marks::cost(job.usage.as_ref())) } }
             @if let Some(usage) = &job.usage {
-                @let tokens: u64 = usage.per_model.values().map(|model| model.input_tokens + model.output_tokens).sum();
+                @let tokens: u64 = usage.per_model.values().map(ModelUsage::fresh_tokens).fold(0, u64::saturating_add);
                 @if tokens > 0 { div { dt { "Tokens" } dd { span.number { (marks::count(tokens)) } } } }
                 @if let Some(turns) = usage.num_turns { div { dt { "Turns" } dd { span.number { (turns) } } } }
             }

@@ -92,14 +92,14 @@ impl Measure {
     fn value(self, usage: &ModelUsage) -> f64 {
         match self {
             Self::Dollars => usage.cost_usd.unwrap_or_default(),
-            Self::Tokens => (usage.input_tokens + usage.output_tokens) as f64,
+            Self::Tokens => usage.fresh_tokens() as f64,
         }
     }
 
     fn shown(self, usage: &ModelUsage) -> String {
         match self {
             Self::Dollars => marks::money(usage.cost_usd.unwrap_or_default()),
-            Self::Tokens => marks::count(usage.input_tokens + usage.output_tokens),
+            Self::Tokens => marks::count(usage.fresh_tokens()),
         }
     }
 }
