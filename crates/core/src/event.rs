@@ -252,7 +252,8 @@ pub enum Fact {
     /// A job asked for another, and did not get it.
     #[serde(rename = "followup:refused")]
     FollowupRefused { message: String },
-    /// A process of a job wanted more over the owner's socket than the token of that job allows; once for each endpoint.
+    /// A process of a job wanted more over the owner's socket than the token of that job allows, or a process of another
+    /// user wanted anything there; once for each endpoint.
     #[serde(rename = "access:refused")]
     AccessRefused { method: String, endpoint: String },
     /// Something that the config wants done after a job is done.

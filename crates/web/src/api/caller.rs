@@ -64,25 +64,49 @@ fn found(attempts: io::Result<Option<Vec<String>>>) -> Result<Vec<String>, Strin
 /// A job and the number of its attempt.
 type OfJob = (JobId, u32);
 
-/// Endpoints that were refused to jobs already, so that one that tries again and again fills no log.
+/// Who was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Refused {
+    Attempt(OfJob),
+    User(u32),
+}
+
+/// Endpoints that were refused already, so that whoever tries again and again fills no log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Refusals(Arc<Mutex<HashSet<(OfJob, String, String)>>>);
+pub(super) struct Refusals(Arc<Mutex<HashSet<(Refused, String, String)>>>);
 
 /// How many are remembered; after that, they are told once more.
 const MAX_REFUSALS: usize = 10_000;
 
 impl Refusals {
     /// Says whether it is the first one of its kind.
-    fn is_new(&self, of: &OfJob, method: &str, endpoint: &str) -> bool {
+    fn is_new(&self, who: Refused, method: &str, endpoint: &str) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REFUSALS {
             known.clear();
         }
-        known.insert((of.clone(), method.to_owned(), endpoint.to_owned()))
+        known.insert((who, method.to_owned(), endpoint.to_owned()))
     }
 }
 
 impl Api {
+    /// Refuses every user but the daemon's own and root, with an event. The mode of the socket says the same, but a process
+    /// of the same owner can change that mode.
+    pub(super) async fn admit_user(&self, peer: &Peer, wanted: &Wanted) -> Result<(), Problem> {
+        let own = rustix::process::geteuid().as_raw();
+        let Some(uid) = peer.uid.filter(|uid| *uid != own && *uid != 0) else { return Ok(()) };
+        let (method, endpoint) = wanted.endpoint();
+        if self.refusals.is_new(Refused::User(uid), &method, &endpoint) {
+            let user = audit::person(uid);
+            warn!("{user} was refused {method} {endpoint}: the socket is for user {own} and root only");
+            let fact = Fact::AccessRefused { method, endpoint };
+            audit::by(user, self.store.note(fact, self.now())).await?;
+        }
+        let message =
+            format!("this socket is for the user of the daemon ({own}) and root only, not for user {uid}");
+        Err(Problem::new(Code::Forbidden, message))
+    }
+
     /// Finds the attempt of this fleet that a caller belongs to. A process of another fleet's job is a person to us. A hook is a
     /// command of the config and has the rights of its owner: its name is that of no attempt. The oldest ancestor decides,
     /// since an agent can set the environment of what it starts.
@@ -121,7 +145,7 @@ impl Api {
     /// Records that a job was refused an endpoint, the first time that it tries.
     pub(super) async fn note_refusal(&self, of: OfJob, wanted: &Wanted, how: &str) -> Result<(), Problem> {
         let (method, endpoint) = wanted.endpoint();
-        if self.refusals.is_new(&of, &method, &endpoint) {
+        if self.refusals.is_new(Refused::Attempt(of.clone()), &method, &endpoint) {
             let job = of.0;
             warn!(%job, "a process of this job was refused {method} {endpoint} {how}");
             let actor = Actor::Job { job: job.clone() };

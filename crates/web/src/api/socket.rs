@@ -144,6 +144,7 @@ async fn admitted(
     token: Option<String>,
     wanted: Wanted,
 ) -> Result<Option<Actor>, Problem> {
+    api.admit_user(peer, &wanted).await?;
     let attempt = api.attempt_of(peer).await?;
     match (token, attempt) {
         // Whoever shows the token of a job has its rights and no others, although the socket would give more.
