@@ -2,6 +2,7 @@
 
 mod guard;
 mod job_socket;
+pub(crate) mod modes;
 mod socket_path;
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -86,6 +87,7 @@ impl StateFolder {
     /// Makes what is missing, for the owner only: prompts and output may hold anything. Refuses a folder of somebody else,
     /// and one with a symbolic link in it.
     pub fn create(&self) -> io::Result<()> {
+        self.restore_modes();
         self.check()?;
         for folder in [self.0.clone(), self.jobs(), self.attempts()] {
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -17,7 +17,7 @@ use super::ending::Ending;
 use super::process::{self, Identity};
 use super::start::Start;
 use cowhand_system::aside::aside;
-use cowhand_system::gone::{gone, remove_folder};
+use cowhand_system::gone::{gone, is_gone, remove_folder};
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -314,7 +314,7 @@ impl Attempt {
     pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
         let lock = match own().write(true).open(self.folder.join(LOCK)) {
             // Without its folder nothing is known of it at all.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.folder.exists() => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_gone(&self.folder) => {
                 return Ok(AttemptLock::Missing);
             }
             lock => lock?,

@@ -5,7 +5,7 @@
 //!
 //! SIGTERM asks it to end the agent: the stop signal, the grace, then the kill. A second SIGTERM skips the grace.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
@@ -18,7 +18,9 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
+use cowhand_system::closed::closed_folder;
 use cowhand_system::fault;
+use cowhand_system::gone::is_gone;
 
 use super::attempt::{AGENT, Attempt, KEEPER};
 use super::bounded::Streams;
@@ -26,6 +28,7 @@ use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
+use super::reach::{self, PAUSE, complain};
 use super::sandbox;
 use super::sandbox::docker::leftover;
 use super::shortage;
@@ -40,8 +43,6 @@ const CLEAN_UP_TRIES: u32 = 50;
 const FOREVER_MS: u64 = 365 * 24 * 3600 * 1000;
 /// How soon the agent of a folder that is gone is ended.
 const FOLDER_LOOK: Duration = Duration::from_secs(5);
-/// Before an ending that could not be written is written again.
-const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The whole life of a keeper process.
 pub fn keep(folder: &Path) -> ExitCode {
@@ -52,11 +53,6 @@ pub fn keep(folder: &Path) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Writes to the keeper's log. What cannot be written there, because the disk is full, cannot be told to anybody.
-fn complain(folder: &Path, what: &str) {
-    writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
 }
 
 fn keep_attempt(folder: &Path) -> io::Result<()> {
@@ -83,7 +79,7 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes how it ended. Nobody else knows, so a disk that is full is waited for. An agent that was not started can be started
+/// Writes how it ended. Nobody else knows, so a disk that is full and a folder that is closed are waited for. An agent that was not started can be started
 /// by another attempt, so that there is nothing to wait for.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
@@ -93,10 +89,11 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
             attempt.forget_keeper()?;
             return Err(error);
         }
-        if !shortage::is_named_in(&error.to_string()) {
+        let closed = reach::restore(attempt) || closed_folder(&attempt.folder().join(KEEPER)).is_some();
+        if !closed && !shortage::is_named_in(&error.to_string()) {
             return Err(error);
         }
-        std::thread::sleep(FULL_DISK_PAUSE);
+        std::thread::sleep(PAUSE);
     }
 }
 
@@ -154,7 +151,8 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
                 if !attempt.has_agent() {
                     write_agent(attempt, watch.agent).ok();
                 }
-                orphaned = matches!(attempt.folder().try_exists(), Ok(false));
+                reach::restore(attempt);
+                orphaned = is_gone(attempt.folder());
                 if orphaned {
                     watch.ask(start.stop_signal.signal());
                 }
@@ -168,6 +166,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
         }
     }
     streams.finish()?;
+    reach::regained(attempt).await;
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
     end_container(attempt).await?;

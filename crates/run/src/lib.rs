@@ -27,6 +27,7 @@ pub mod launch;
 pub mod lines;
 pub mod minder;
 pub mod process;
+mod reach;
 pub mod runtime;
 pub mod sandbox;
 pub mod shortage;

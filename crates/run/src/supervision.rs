@@ -11,6 +11,7 @@ use super::attempt::{AGENT, Attempt, AttemptLock, CAPS, KEEPER};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process;
+use cowhand_system::gone::is_gone;
 
 /// What came of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Attempt {
     /// Removes what another attempt of the same name left, before this one begins: a store that was restored gives numbers
     /// out again, and how an attempt of that other history ended says nothing about this one. Fails while it still runs.
     pub fn clear(&self) -> io::Result<()> {
-        if !self.folder().exists() {
+        if is_gone(self.folder()) {
             return Ok(());
         }
         match self.standing()? {
@@ -148,7 +149,7 @@ impl Attempt {
 /// Says whether an attempt still runs, by its folder.
 pub fn is_watched(folder: &Path) -> bool {
     let standing = Attempt::at(folder).and_then(|attempt| {
-        if !attempt.folder().exists() {
+        if is_gone(attempt.folder()) {
             return Ok(Standing::Gone);
         }
         attempt.standing()
@@ -157,6 +158,6 @@ pub fn is_watched(folder: &Path) -> bool {
         Ok(Standing::Kept | Standing::Unkept) => true,
         Ok(Standing::Ended(_) | Standing::Gone) => false,
         // What cannot be read now may be watched over all the same.
-        Err(_) => folder.exists(),
+        Err(_) => !is_gone(folder),
     }
 }

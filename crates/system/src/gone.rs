@@ -4,6 +4,13 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+/// Says whether nothing is at this path. What cannot be looked at now, for example because a folder above it has another
+/// mode, is not gone.
+pub fn is_gone(path: &Path) -> bool {
+    let kind = fs::metadata(path).err().map(|error| error.kind());
+    matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
+}
+
 /// Any other trouble with a removal stays one.
 pub fn gone(removed: io::Result<()>) -> io::Result<()> {
     match removed {

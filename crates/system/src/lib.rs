@@ -3,6 +3,7 @@
 pub mod aside;
 pub mod beneath;
 pub mod clock;
+pub mod closed;
 pub mod digest;
 pub mod fault;
 pub mod gone;

@@ -11,6 +11,7 @@ mod files;
 mod from_inside;
 mod hostile;
 mod links;
+mod modes;
 mod podman;
 mod proxy;
 mod refusals;

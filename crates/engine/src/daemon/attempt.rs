@@ -31,6 +31,7 @@ use crate::context::{Engine, Wish};
 use crate::hook::metadata;
 use crate::loaded::Loaded;
 use crate::secrets::veil_over;
+use crate::state::modes;
 use crate::view::output::OutputLog;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
@@ -42,6 +43,7 @@ use cowhand_run::tail::{Files, Tail};
 use cowhand_run::veil::Veil;
 use cowhand_system::aside::aside;
 use cowhand_system::fault;
+use cowhand_system::gone::is_gone;
 
 /// Why we stopped an attempt ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +121,7 @@ impl Charge {
     }
 
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
-        if !fresh && !self.attempt().folder().exists() && !self.end_strays().await {
+        if !fresh && is_gone(self.attempt().folder()) && !self.end_strays().await {
             return self.give_back(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
@@ -148,13 +150,16 @@ impl Charge {
                     }
                     continue;
                 }
-                Err(error) if !self.attempt().folder().exists() => {
+                Err(error) if is_gone(self.attempt().folder()) => {
                     self.end_strays().await;
                     let lost = self.lost(format!("lost: its folder is gone: {error:#}"));
                     return self.settle(lost, rules).await;
                 }
-                // A disk may be full for a while. The agent runs on, so the job is not over.
-                Err(error) => warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}"),
+                // A disk may be full for a while, or a folder closed. The agent runs on, so the job is not over.
+                Err(error) => {
+                    warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}");
+                    modes::restore(&[self.attempt().folder()]);
+                }
             }
             failures += 1;
             if *self.wishes.borrow() == Wish::Leave {

@@ -26,7 +26,9 @@ use cowhand_run::shortage;
 use cowhand_run::veil::Veil;
 use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_store::{StoreError, StoredSession};
+use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
+use cowhand_system::gone::is_gone;
 
 /// What an attempt begins with.
 #[derive(Debug, Default)]
@@ -67,7 +69,7 @@ impl Charge {
     /// restored.
     async fn clear(&self) -> io::Result<()> {
         let attempt = self.attempt();
-        if !attempt.folder().exists() {
+        if is_gone(attempt.folder()) {
             return Ok(());
         }
         warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
@@ -208,6 +210,11 @@ impl Charge {
     /// Ends an attempt that could not be started: the job waits if the machine has run out of something, and fails otherwise.
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
         if shortage::is_named_in(&message) {
+            return self.give_back(NotBegun::Shortage(message), rules).await;
+        }
+        // No fault of the job either.
+        if let Some(closed) = closed_folder(self.attempt().folder()) {
+            let message = format!("{message}; {}", advice(&closed));
             return self.give_back(NotBegun::Shortage(message), rules).await;
         }
         self.start_failed(message, rules).await;

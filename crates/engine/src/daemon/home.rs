@@ -11,15 +11,17 @@ use tracing::error;
 use crate::context::Engine;
 use crate::error::FleetError;
 use crate::lifecycle::Course;
+use crate::state::modes::Modes;
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Waits until the folder is gone, for longer than it takes to put it back at once.
 pub(super) async fn gone(engine: Arc<Engine>) {
-    let mut missed = false;
+    let (mut missed, mut modes) = (false, Modes::default());
     loop {
         tokio::time::sleep(LOOK).await;
+        modes.look(&engine.home.state);
         let is_ours = engine.home.is_ours();
         if missed && !is_ours {
             return;

@@ -14,6 +14,7 @@ use super::workspaces;
 use crate::context::LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::Standing;
+use cowhand_system::gone::is_gone;
 use cowhand_system::panic::{Panicked, caught};
 
 /// So many panics over one attempt, and it is given up: what goes wrong each time will go wrong again.
@@ -103,7 +104,7 @@ impl Charge {
 
 /// Whether anything of it is left; if so, it is killed.
 fn lives(attempt: &Attempt) -> bool {
-    if !attempt.folder().exists() {
+    if is_gone(attempt.folder()) {
         // What cannot be seen now may live.
         return attempt.end_strays().unwrap_or(true);
     }

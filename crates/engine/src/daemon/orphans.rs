@@ -18,6 +18,7 @@ use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::{Standing, Stop};
+use cowhand_system::gone::is_gone;
 
 /// Between two looks at what is left of an attempt.
 const LOOK: Duration = Duration::from_millis(100);
@@ -63,7 +64,7 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
 /// Fails if there is no store although attempts that it knew still run: a new store would know nothing of them, and they would
 /// be ended.
 pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
-    if state.database().exists() {
+    if !is_gone(&state.database()) {
         return Ok(());
     }
     let place = state.database().display().to_string();
@@ -112,7 +113,7 @@ fn without_folder(
     is_current: impl Fn(&JobId, u32) -> bool,
 ) -> Vec<(Attempt, JobId, u32)> {
     let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
-    let homeless = attempts.filter(|attempt| !attempt.folder().exists());
+    let homeless = attempts.filter(|attempt| is_gone(attempt.folder()));
     let homeless = homeless.filter_map(|attempt| {
         let (job, number) = attempt.of_job()?;
         (!is_current(&job, number)).then_some((attempt, job, number))
@@ -181,7 +182,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
 
 /// Does what is due to end it, and says whether it is over.
 fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
-    if !attempt.folder().exists() {
+    if is_gone(attempt.folder()) {
         return attempt.end_strays().map(|any| !any);
     }
     if matches!(attempt.standing()?, Standing::Ended(_) | Standing::Gone) {

@@ -11,6 +11,7 @@ use super::attempt::{Charge, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::Stop;
+use cowhand_system::gone::is_gone;
 
 /// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
 /// little more. In a hurry there is no grace.
@@ -87,7 +88,7 @@ impl Charge {
     /// Why a daemon before us has stopped it, if it has.
     pub(super) async fn stopped_before(&self) -> Option<Reason> {
         let attempt = self.attempt();
-        if !attempt.folder().exists() {
+        if is_gone(attempt.folder()) {
             return None;
         }
         let stopped = attempt.aside(Attempt::stopped).await.unwrap_or_else(|error| {

@@ -18,7 +18,7 @@ use cowhand_run::runtime::Reader;
 use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
 use cowhand_run::veil::Veil;
-use cowhand_system::gone::gone;
+use cowhand_system::gone::{gone, is_gone};
 
 /// What was read of an attempt while its job's output could not be written. It is there as long as that is so.
 const UNWRITTEN: &str = "unwritten.jsonl";
@@ -83,7 +83,7 @@ fn write_up(attempt: &Attempt, state: &StateFolder, veil: &Veil, now: Timestamp)
 /// its output has to stand before that of the other.
 pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
-    if Attempt::new(state.path(), &job, number + 1).folder().exists() {
+    if !is_gone(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;
     }
     match write_up(attempt, state, &veil_over(loaded, None), now) {

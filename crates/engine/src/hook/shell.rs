@@ -21,6 +21,7 @@ use cowhand_run::start::{Limits, Start};
 use cowhand_run::supervision::Standing;
 use cowhand_store::OwedHook;
 use cowhand_system::fault;
+use cowhand_system::gone::is_gone;
 
 const TIMEOUT_MS: u64 = 30_000;
 /// From the stop signal to the kill.
@@ -39,7 +40,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
         return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
     }
     let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
-    if !attempt.folder().exists() {
+    if is_gone(attempt.folder()) {
         return None;
     }
     match (attempt.aside(Attempt::standing).await, attempt.began()) {

@@ -28,6 +28,11 @@ pub enum StoreError {
          the daemon still has, then `cowhand stop --keep-agents`, `cowhand restore FILE` and `cowhand start -d`"
     )]
     Replaced { place: String, how: String },
+    #[error(
+        "cannot reach {place}: permission denied, so nothing is accepted that could be lost; {advice}. Running agents go on, \
+         and the daemon goes on by itself as soon as it reaches the file"
+    )]
+    Unreachable { place: String, advice: String },
     #[error("the store is PostgreSQL: `pg_dump` makes a backup of it, `pg_restore` brings it back")]
     NoCopy,
     #[error(

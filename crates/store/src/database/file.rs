@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::error::StoreError;
+use cowhand_system::closed::{advice, closed_folder};
 
 /// The database and its write-ahead log, as they were when they were opened. As long as they are open no other file gets
 /// their device and inode.
@@ -38,13 +39,18 @@ impl StoreFile {
         Ok(Self { files })
     }
 
-    /// Fails if what is written now would be gone after a restart.
+    /// Fails if what is written now would be gone after a restart, or if nobody can tell.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.files {
             let how = match FileId::of(path) {
                 Ok(now) if now == *opened => continue,
                 Ok(_) => "was replaced by another file".to_owned(),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => "was removed".to_owned(),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    let closed = closed_folder(path);
+                    let advice = closed.map_or_else(|| error.to_string(), |folder| advice(&folder));
+                    return Err(StoreError::Unreachable { place: path.display().to_string(), advice });
+                }
                 Err(error) => format!("cannot be found: {error}"),
             };
             return Err(StoreError::Replaced { place: path.display().to_string(), how });

@@ -135,8 +135,11 @@ async fn checked_together(
             });
         }
     };
-    file.check()?;
-    Ok(last_event)
+    match file.check() {
+        // It was there before the commit, and a mode takes nothing away from what is written.
+        Ok(()) | Err(StoreError::Unreachable { .. }) => Ok(last_event),
+        Err(error) => Err(error),
+    }
 }
 
 /// The number of the last event that was committed, 0 if there was none.
@@ -211,6 +214,9 @@ where
             (_, Some(Err(error))) => Err(error),
             (Some(StoreError::Replaced { place, how }), _) => {
                 Err(StoreError::Replaced { place: place.clone(), how: how.clone() })
+            }
+            (Some(StoreError::Unreachable { place, advice }), _) => {
+                Err(StoreError::Unreachable { place: place.clone(), advice: advice.clone() })
             }
             (Some(StoreError::Damaged(why)), _) => Err(StoreError::Damaged(why.clone())),
             (Some(StoreError::Commit(why)), _) => Err(StoreError::Commit(why.clone())),

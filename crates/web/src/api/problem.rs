@@ -175,6 +175,7 @@ impl From<StoreError> for Problem {
             | StoreError::Statement { .. }
             | StoreError::Commit(_)
             | StoreError::Damaged(_)
+            | StoreError::Unreachable { .. }
             | StoreError::Replaced { .. } => Self::store_unavailable(error.to_string()),
             other => Self::unavailable(other.to_string()),
         }

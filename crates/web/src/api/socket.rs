@@ -19,6 +19,7 @@ use super::caller::Peer;
 use super::{Api, Code, Problem, Wanted, job_token};
 use cowhand_engine::state::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_store::audit;
+use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::gone::gone;
 
 #[derive(Debug, thiserror::Error)]
@@ -105,9 +106,16 @@ impl Socket {
                 let folder = place.parent().unwrap_or(place).display();
                 Err(io::Error::new(error.kind(), format!("{folder} is a file, not a folder; move it away")))
             }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(refused(place, &error)),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Says which folder keeps this user from the socket, if one does.
+fn refused(place: &Path, error: &io::Error) -> io::Error {
+    let why = closed_folder(place).map(|folder| format!("; {}", advice(&folder))).unwrap_or_default();
+    io::Error::new(error.kind(), format!("cannot reach {}: {error}{why}", place.display()))
 }
 
 fn place(state: &StateFolder) -> PathBuf {

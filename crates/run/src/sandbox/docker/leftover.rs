@@ -10,6 +10,7 @@ use tracing::warn;
 
 use super::engine::{Engine, Trouble, at_once};
 use crate::attempt::Attempt;
+use cowhand_system::gone::is_gone;
 
 /// In the attempt's folder, from before the container is made until it is gone.
 const RECORD: &str = "container";
@@ -94,7 +95,7 @@ const REFUSAL: &str = "refusal";
 impl Attempt {
     /// The same, for whoever cannot wait in another way. What an engine that is away cannot end is known by its mark.
     pub(crate) fn end_container(&self) {
-        if !self.folder().join(RECORD).exists() {
+        if is_gone(&self.folder().join(RECORD)) {
             return;
         }
         let ended = at_once(end_of(self)).map_err(|error| error.to_string()).flatten();

@@ -1,0 +1,182 @@
+//! Modes of files are nothing that Landlock governs: what a process of the same owner can do with them, and what comes of it.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{Scene, User, wait_until};
+
+/// Says that it is there, and waits until it is let go.
+const WAITS: &str = "touch ready; while [ ! -e go ]; do sleep 0.05; done; echo over";
+
+/// Somebody who is neither root nor the owner of the fleet.
+const STRANGER: u32 = 33;
+
+fn mode(scene: &Scene, name: &str) -> u32 {
+    fs::metadata(scene.path(name)).unwrap().mode() & 0o777
+}
+
+fn set_mode(scene: &Scene, name: &str, mode: u32) {
+    fs::set_permissions(scene.path(name), Permissions::from_mode(mode)).unwrap();
+}
+
+fn log(scene: &Scene) -> String {
+    fs::read_to_string(scene.path("log")).unwrap()
+}
+
+/// A fleet whose agent runs and waits.
+fn waiting(user: User, sandbox: &Value) -> (Scene, String) {
+    let mut scene = Scene::new(user, WAITS, &json!({ "sandbox": sandbox }));
+    scene.start();
+    let job = scene.trigger();
+    wait_until("the agent to be up", || scene.path("desk/ready").exists().then_some(()));
+    (scene, job)
+}
+
+fn ends_well(scene: &Scene, job: &str) {
+    fs::write(scene.path("desk/go"), "").unwrap();
+    let (job, said) = scene.ended(job);
+    assert_eq!(
+        (&job["status"], said.lines().next()),
+        (&json!("completed"), Some("over")),
+        "{job:#}\n{}",
+        log(scene)
+    );
+}
+
+/// The answer's code and text. Its daemon closes what was opened, so it is opened again for each try.
+fn asked_by_stranger(scene: &Scene, method: &str, path: &str) -> (String, String) {
+    wait_until("an answer", || {
+        set_mode(scene, "fleet/.cowhand", 0o755);
+        set_mode(scene, "fleet/.cowhand/sock", 0o666);
+        let ids = [format!("--reuid={STRANGER}"), format!("--regid={STRANGER}"), "--clear-groups".to_owned()];
+        let answer = Command::new("setpriv")
+            .args(ids)
+            .args([
+                "curl",
+                "-s",
+                "-w",
+                "\n%{http_code}",
+                "-X",
+                method,
+                "-H",
+                "content-type: application/json",
+            ])
+            .args(["-d", r#"{"name":"mine","scope":"admin"}"#, "--unix-socket"])
+            .arg(scene.path("fleet/.cowhand/sock"))
+            .arg(format!("http://x/api/v1/{path}"))
+            .output()
+            .unwrap();
+        let answer = String::from_utf8(answer.stdout).unwrap();
+        let (text, code) = answer.rsplit_once('\n').unwrap();
+        (code != "000").then(|| (code.to_owned(), text.to_owned()))
+    })
+}
+
+fn other_users_are_refused(user: User) {
+    let mut scene = Scene::new(user, WAITS, &json!({}));
+    scene.start();
+    for (method, path) in [("POST", "tokens"), ("POST", "tokens"), ("GET", "jobs"), ("POST", "login")] {
+        let (code, text) = asked_by_stranger(&scene, method, path);
+        assert_eq!(code, "403", "{path}: {text}");
+        assert!(text.contains("not for user 33"), "{text}");
+    }
+    assert_eq!(scene.json(&["token", "list"]), json!([]));
+    let events = scene.command(&["events", "--json", "--audit"]).output().unwrap().stdout;
+    let events = String::from_utf8(events).unwrap();
+    let events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let refused: Vec<_> = events.filter(|event| event["type"] == "access:refused").collect();
+    let endpoints: Vec<_> = refused.iter().map(|event| event["endpoint"].as_str().unwrap()).collect();
+    assert_eq!(endpoints, ["/api/v1/tokens", "/api/v1/jobs", "/api/v1/login"], "{refused:#?}");
+    assert!(refused.iter().all(|event| event["by"]["uid"] == STRANGER), "{refused:#?}");
+    wait_until("the modes to be restored", || {
+        let modes = ["fleet/.cowhand", "fleet/.cowhand/sock"].map(|name| mode(&scene, name));
+        (modes == [0o700, 0o600]).then_some(())
+    });
+}
+
+#[test]
+fn other_users_are_refused_by_root() {
+    other_users_are_refused(User::Root);
+}
+
+#[test]
+fn other_users_are_refused_by_nobody() {
+    other_users_are_refused(User::Nobody);
+}
+
+/// An operator's mistake, or an agent's.
+#[test]
+fn a_state_folder_that_is_closed_is_opened_again() {
+    let (scene, job) = waiting(User::Nobody, &json!("none"));
+    for closed in ["fleet/.cowhand", "fleet/.cowhand/attempts", "fleet/.cowhand/jobs"] {
+        set_mode(&scene, closed, 0);
+        wait_until("the mode to be restored", || (mode(&scene, closed) == 0o700).then_some(()));
+    }
+    set_mode(&scene, "fleet/.cowhand", 0);
+    wait_until("the mode to be restored", || (mode(&scene, "fleet/.cowhand") == 0o700).then_some(()));
+    ends_well(&scene, &job);
+    let log = log(&scene);
+    assert_eq!(log.matches(".cowhand had mode 000").count(), 1, "{log}");
+    assert!(!log.contains("--keep-agents"), "{log}");
+}
+
+/// What the daemon cannot restore is told, and waited for.
+#[test]
+fn a_closed_folder_above_is_named_and_waited_for() {
+    let (scene, job) = waiting(User::Nobody, &json!("none"));
+    set_mode(&scene, "fleet", 0);
+    let advice = format!("restore the mode: `chmod 700 {}`", scene.path("fleet").display());
+    wait_until("the advice", || log(&scene).contains(&advice).then_some(()));
+    wait_until("a look at the job", || log(&scene).contains("cannot follow it at the moment").then_some(()));
+    fs::write(scene.path("desk/go"), "").unwrap();
+    set_mode(&scene, "fleet", 0o755);
+    ends_well(&scene, &job);
+    let log = log(&scene);
+    assert_eq!(
+        log.matches(&format!("cannot reach the state folder {}", scene.path("fleet").display())).count(),
+        1,
+        "{log}"
+    );
+    assert!(!log.contains("--keep-agents") && !log.contains("is gone"), "{log}");
+}
+
+/// The keeper writes the end into a folder that somebody closed while no daemon ran.
+#[test]
+fn a_keeper_opens_its_folder_again() {
+    let (mut scene, job) = waiting(User::Nobody, &json!("none"));
+    assert!(scene.command(&["stop", "--keep-agents"]).status().unwrap().success());
+    scene.daemon.take().unwrap().wait().unwrap();
+    set_mode(&scene, "fleet/.cowhand", 0);
+    fs::write(scene.path("desk/go"), "").unwrap();
+    let ending = scene.path("fleet/.cowhand/attempts").join(format!("{job}.1/ending.json"));
+    wait_until("the keeper's word", || ending.exists().then_some(()));
+    assert_eq!(mode(&scene, "fleet/.cowhand"), 0o700);
+    scene.start();
+    ends_well(&scene, &job);
+}
+
+fn an_agent_that_changes_modes(user: User) {
+    let script = "chmod 000 \"$FLEET/.cowhand/attempts\" \"$FLEET/.cowhand\"; touch closed\n\
+        while [ ! -e go ]; do sleep 0.05; done; echo over";
+    let mut scene = Scene::new(user, script, &json!({"sandbox": "landlock"}));
+    let fleet = scene.path("fleet").display().to_string();
+    scene.set(&json!({"env": {"FLEET": fleet}}));
+    scene.start();
+    let job = scene.trigger();
+    wait_until("the agent to have done it", || scene.path("desk/closed").exists().then_some(()));
+    wait_until("the mode to be restored", || (mode(&scene, "fleet/.cowhand") == 0o700).then_some(()));
+    ends_well(&scene, &job);
+}
+
+#[test]
+fn an_agent_in_landlock_stops_nobody_as_root() {
+    an_agent_that_changes_modes(User::Root);
+}
+
+#[test]
+fn an_agent_in_landlock_stops_nobody_as_nobody() {
+    an_agent_that_changes_modes(User::Nobody);
+}

@@ -1,0 +1,78 @@
+//! Whether a keeper reaches the folder of its attempt. A process of the same owner can change the mode of a folder; then the
+//! keeper restores it, and waits until it can write again.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use super::attempt::{Attempt, KEEPER};
+use cowhand_system::closed::{advice, closed_folder, reopen};
+
+/// Before what could not be written is written again.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+
+/// Where all attempts of a state folder are.
+const ATTEMPTS: &str = "attempts";
+
+/// Told once in the life of a keeper.
+static TOLD: OnceLock<()> = OnceLock::new();
+
+/// Writes to the keeper's log. What cannot be written there, because the disk is full, cannot be told to anybody.
+pub(super) fn complain(folder: &Path, what: &str) {
+    writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
+}
+
+/// Restores the mode of the state folder, of the folder of all attempts and of this attempt's own, where the owner lacks a
+/// right. Says whether there was anything to restore.
+pub(super) fn restore(attempt: &Attempt) -> bool {
+    let mut restored = false;
+    for folder in own_folders(attempt.folder()) {
+        let lacks = fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
+        let Some(mode) = lacks.then(|| reopen(folder).ok().flatten()).flatten() else { continue };
+        restored = true;
+        if TOLD.set(()).is_ok() {
+            let message = format!("{} had mode {mode:03o}, and its mode is 700 again", folder.display());
+            complain(attempt.folder(), &message);
+        }
+    }
+    restored
+}
+
+/// What contains comes before what is contained.
+fn own_folders(folder: &Path) -> Vec<&Path> {
+    let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS));
+    let state = all.and_then(Path::parent);
+    [state, all, Some(folder)].into_iter().flatten().collect()
+}
+
+/// Waits until the folder can be reached.
+pub(super) async fn regained(attempt: &Attempt) {
+    let mut told = false;
+    loop {
+        restore(attempt);
+        let Some(closed) = closed_folder(&attempt.folder().join(KEEPER)) else { return };
+        if !told {
+            let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
+            complain(attempt.folder(), &message);
+        }
+        told = true;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_of_a_state_folder_are_restored() {
+        let found = own_folders(Path::new("/a/.cowhand/attempts/job-2026-01-05-abc123.1"));
+        let all = ["/a/.cowhand", "/a/.cowhand/attempts", "/a/.cowhand/attempts/job-2026-01-05-abc123.1"];
+        assert_eq!(found, all.map(Path::new));
+        let elsewhere = Path::new("/tmp/job-2026-01-05-abc123.1");
+        assert_eq!(own_folders(elsewhere), [elsewhere]);
+    }
+}

@@ -1,0 +1,81 @@
+//! Folders and files of ours whose mode somebody changed. Any process of the same owner can do that, also one in a sandbox of
+//! Landlock: what cannot be reached because of its mode is not gone.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+const FOLDER: u32 = 0o700;
+const FILE: u32 = 0o600;
+
+/// Gives a folder or file of this user back to its owner alone. Returns the mode that it had, or none if nothing was to be
+/// done. A link, and what belongs to somebody else, is left as it is.
+pub fn reopen(path: &Path) -> io::Result<Option<u32>> {
+    let found = fs::symlink_metadata(path)?;
+    let own = rustix::process::geteuid().as_raw();
+    let right = if found.is_dir() { FOLDER } else { FILE };
+    let mode = found.mode() & 0o777;
+    if found.is_symlink() || found.uid() != own || mode == right {
+        return Ok(None);
+    }
+    fs::set_permissions(path, Permissions::from_mode(right))?;
+    Ok(Some(mode))
+}
+
+/// Finds the folder on the way to a path that this user may not search; none if the path can be looked at.
+pub fn closed_folder(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let mut way: Vec<&Path> = path.ancestors().collect();
+    way.reverse();
+    way.windows(2).find_map(|pair| match fs::symlink_metadata(pair[1]) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(pair[0].to_owned()),
+        _ => None,
+    })
+}
+
+/// What opens such a folder again.
+pub fn advice(folder: &Path) -> String {
+    let own = rustix::process::geteuid().as_raw();
+    let shown = folder.display();
+    match fs::symlink_metadata(folder) {
+        Ok(found) if found.uid() != own => format!("let user {own} search the folder {shown}"),
+        _ => format!("restore the mode: `chmod 700 {shown}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_gets_its_mode_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inner, file) = (folder.path().join("inner"), folder.path().join("file"));
+        fs::create_dir(&inner).unwrap();
+        fs::write(&file, "").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for (path, mode, right) in
+            [(&inner, 0o000, 0o700), (&inner, 0o755, 0o700), (&file, 0o000, 0o600), (&file, 0o666, 0o600)]
+        {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            assert_eq!(reopen(path).unwrap(), Some(mode), "{path:?}");
+            assert_eq!(fs::metadata(path).unwrap().mode() & 0o777, right);
+            assert_eq!(reopen(path).unwrap(), None);
+        }
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(reopen(&link).unwrap(), None);
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o644, "what a link leads to is left alone");
+        assert!(reopen(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn what_is_missing_is_not_closed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["", "none", "none/inside"] {
+            assert_eq!(closed_folder(&folder.path().join(name)), None, "{name}");
+        }
+        assert!(advice(folder.path()).starts_with("restore the mode: `chmod 700 /"));
+    }
+}
