@@ -15,6 +15,7 @@ mod modes;
 mod podman;
 mod proxy;
 mod refusals;
+mod rights;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

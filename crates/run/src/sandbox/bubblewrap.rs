@@ -21,7 +21,8 @@ pub(super) fn argv(
     let mut words = Words::default();
     words.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
     words.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
-    if enclosure.network != Reaches::Everybody {
+    let own_network = enclosure.network != Reaches::Everybody;
+    if own_network {
         words.add(["--unshare-net"]);
     }
     // Root outside is root to the kernel's own settings, whatever it is in here: so nothing is written there.
@@ -46,8 +47,9 @@ pub(super) fn argv(
     words.add(["--chdir"]);
     words.0.push(directory.into());
     words.add(["--"]);
-    let how = if socket.is_some() { forward::PROXIED } else { forward::CLOSED };
-    words.add([forward::PROGRAM, forward::ENCLOSED, how]);
+    let how = if socket.is_some() { forward::PROXIED } else { forward::DIRECT };
+    let network = if own_network { forward::OWN } else { forward::SHARED };
+    words.add([forward::PROGRAM, forward::ENCLOSED, how, network]);
     words.0.push(enclosure.program.clone().into());
     words.0.extend(argv.iter().skip(1).map(Into::into));
     words.0

@@ -11,7 +11,8 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities,
 };
 
-use super::{landlock, sockets};
+use super::landlock;
+use super::seccomp::{self, Held};
 use crate::attempt::Attempt;
 use crate::start::{Enclosure, Start};
 
@@ -40,7 +41,7 @@ fn prepared(folder: &Path) -> Result<(Start, Enclosure), String> {
     let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;
     give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
     landlock::restrict(&enclosure)?;
-    sockets::restrict(Some(&enclosure.network))?;
+    seccomp::restrict(Held::Landlock(&enclosure.network))?;
     Ok((start, enclosure))
 }
 

@@ -6,17 +6,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-use super::{proxy, sockets};
+use super::proxy;
+use super::seccomp::{self, Held};
 
 /// Where the keeper binds these into the sandbox.
 pub(super) const PROGRAM: &str = "/run/cowhand/cowhand";
 pub(super) const SOCKET: &str = "/run/cowhand/proxy.sock";
 
-/// `cowhand enclosed HOW PROGRAM ARGUMENT…`: opens the way to the proxy if there is one, gives up what no namespace takes
-/// away, and becomes the agent.
+/// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: opens the way to the proxy if there is one, gives up what no namespace
+/// takes away, and becomes the agent.
 pub(super) const ENCLOSED: &str = "enclosed";
 pub(super) const PROXIED: &str = "proxied";
-pub(super) const CLOSED: &str = "closed";
+pub(super) const DIRECT: &str = "direct";
+/// Whose network it is.
+pub(super) const OWN: &str = "own-network";
+pub(super) const SHARED: &str = "shared-network";
 /// `cowhand forward`: with the listening socket as its standard input.
 const FORWARD: &str = "forward";
 /// The same, once it is nobody's child.
@@ -26,9 +30,10 @@ const CANNOT: u8 = 126;
 
 /// Comes back only if it could not be done.
 pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
-    let [how, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
+    let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
     let opened = if how == PROXIED { open_way() } else { Ok(()) };
-    let closed = opened.and_then(|()| sockets::restrict(None).map_err(io::Error::other));
+    let held = Held::Namespaces { own_network: network == OWN };
+    let closed = opened.and_then(|()| seccomp::restrict(held).map_err(io::Error::other));
     let why = match closed {
         Ok(()) => {
             let error = Command::new(program).args(arguments).exec();

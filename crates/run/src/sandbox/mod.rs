@@ -14,7 +14,10 @@ pub mod forward;
 mod git;
 mod kept;
 mod landlock;
+mod others;
 pub mod proxy;
+mod rights;
+mod seccomp;
 mod sockets;
 mod writable;
 

@@ -1,13 +1,9 @@
-//! What Landlock does not know, closed by a seccomp filter: kinds of sockets, and calls that reach other processes or the
-//! kernel by another way.
-
-use std::collections::BTreeMap;
+//! Which kinds of sockets there are none of in a sandbox.
 
 use cowhand_core::sandbox::Reaches;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch,
-};
+use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
+
+use super::seccomp::{Rules, number};
 
 /// Looking names up takes UDP, which has no ports that Landlock knows.
 const NAMES: u16 = 53;
@@ -18,52 +14,9 @@ const PACKET: i32 = 10;
 /// The low bits of a socket's type; the others are flags.
 const KIND: u64 = 0xf;
 
-type Rules = Vec<SeccompRule>;
-
-/// From here on this process, and whatever it becomes, cannot ask for more. With a network of its own there is nothing to
-/// say about sockets.
-pub(super) fn restrict(network: Option<&Reaches>) -> Result<(), String> {
-    let wrong = |error: seccompiler::Error| format!("seccomp: {error}");
-    let filter = filter(network).map_err(|error| wrong(error.into()))?;
-    seccompiler::apply_filter(&filter).map_err(wrong)
-}
-
-fn filter(network: Option<&Reaches>) -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Rules> = BTreeMap::new();
-    if let Some(network) = network {
-        rules.insert(libc::SYS_socket, sockets(network)?);
-        // What another process may have, or how long it lives.
-        rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![number(0, SeccompCmpOp::Ne, 0)?])?]);
-    }
-    for closed in [
-        // Makes sockets without asking for one.
-        libc::SYS_io_uring_setup,
-        // Keys that other programs of the same user gave the kernel to keep.
-        libc::SYS_add_key,
-        libc::SYS_keyctl,
-        libc::SYS_request_key,
-        libc::SYS_bpf,
-        libc::SYS_perf_event_open,
-        libc::SYS_userfaultfd,
-        libc::SYS_open_by_handle_at,
-    ] {
-        rules.insert(closed, Vec::new());
-    }
-    #[cfg(target_arch = "x86_64")]
-    {
-        // The same calls under other numbers, where the kernel still has them.
-        const X32: i64 = 0x4000_0000;
-        let twins: Vec<_> = rules.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
-        rules.extend(twins);
-    }
-    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let denied = SeccompAction::Errno(libc::EACCES.unsigned_abs());
-    SeccompFilter::new(rules, SeccompAction::Allow, denied, arch)?.try_into()
-}
-
 /// Which sockets there are none of. A Unix socket leads to whoever listens on this machine, cowhand itself included;
 /// pairs of them, by which programs speak to their children, are another call.
-fn sockets(network: &Reaches) -> Result<Rules, seccompiler::BackendError> {
+pub(super) fn of_landlock(network: &Reaches) -> Result<Rules, BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let (domain, kind, protocol) = (0, 1, 2);
     let mut rules = Vec::new();
@@ -100,25 +53,18 @@ fn sockets(network: &Reaches) -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-fn number(
-    argument: u8,
-    operator: SeccompCmpOp,
-    value: i32,
-) -> Result<SeccompCondition, seccompiler::BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, u64::from(value.unsigned_abs()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_kind_of_network_has_its_filter() {
-        for network in
-            [Reaches::Nobody, Reaches::Ports(vec![443]), Reaches::Ports(vec![53]), Reaches::Everybody]
-        {
-            assert!(!filter(Some(&network)).unwrap().is_empty(), "{network:?}");
-        }
-        assert!(!filter(None).unwrap().is_empty());
-    }
+/// In a network of its own: what knows no network namespace, or leads to the kernel and not to anybody. The virtual machine's
+/// host listens on some of them.
+pub(super) fn of_own_network() -> Result<Rules, BackendError> {
+    use SeccompCmpOp::{Eq, Ne};
+    let (domain, protocol) = (0, 2);
+    let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let others = known.iter().map(|known| number(domain, Ne, *known)).collect::<Result<_, _>>()?;
+    Ok(vec![
+        SeccompRule::new(others)?,
+        SeccompRule::new(vec![
+            number(domain, Eq, libc::AF_NETLINK)?,
+            number(protocol, Ne, libc::NETLINK_ROUTE)?,
+        ])?,
+    ])
 }

@@ -1,0 +1,127 @@
+//! What an agent in Landlock could do to files and processes of its own user that no rule of Landlock governs; and sockets that
+//! no network namespace holds.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use serde_json::json;
+
+use super::{Scene, User};
+
+/// Each line says what was tried and what came of it. `tool` is a file of the same owner, elsewhere.
+const RIGHTS: &str = r#"
+try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }
+call() { perl -e 'my @a = map { /^-?\d+$/ ? $_ + 0 : $_ } @ARGV; my $n = shift @a; my $r = syscall($n, @a); if ($r < 0) { warn "call $n: $!\n"; exit 1 }' "$@"; }
+echo x > own
+try plain chmod 755 own
+try sticky chmod 1755 .
+try setuid chmod 4755 own
+try setgid chmod 2755 own
+try elsewhere chmod 4755 "$TOOL"
+try fchmod perl -e 'open my $f, "<", "own"; chmod 04755, $f or die "$!\n"'
+if [ "$(uname -m)" = x86_64 ]; then
+  try chmod call 90 own 2541
+  try fchmodat call 268 -100 own 2541 0
+  try fchmodat2 call 452 -100 own 2541 0
+  try open call 2 made1 65 2541
+  try openat call 257 -100 made2 65 2541
+  try creat call 85 made3 1517
+  try mknod call 133 made4 35309 0
+  try openat2 call 437 -100 own 0 24
+fi
+try setpriority perl -e "setpriority(0, $WATCHER, 19) or die qq(\$!\n)"
+try of-user perl -e 'setpriority(2, 0, 1) or die "$!\n"'
+try itself perl -e 'setpriority(0, 0, 1) or die "$!\n"'
+try affinity taskset -p 1 $WATCHER
+try own-affinity taskset 1 true
+try scheduler chrt -b -p 0 $WATCHER
+try io ionice -c 3 -p $WATCHER
+try own-io ionice -c 3 true
+try group chgrp $GROUP own
+try own-group chgrp "$(id -g)" own
+umask 022; mkdir -p repo && cd repo && git init -q . && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x
+try git test -e .git/HEAD
+cd .. && tar cf own.tar repo && mkdir unpacked
+try tar tar xf own.tar -C unpacked
+cat errors
+"#;
+
+fn nobody_else_is_touched(user: User) {
+    let mut scene = Scene::new(user, RIGHTS, &json!({"sandbox": "landlock"}));
+    scene.write("outside/tool", "#!/bin/sh\n");
+    scene.hand_over();
+    scene.start();
+    let watcher = scene.daemon.as_ref().unwrap().id();
+    let env = json!({
+        "TOOL": scene.path("outside/tool").display().to_string(), "WATCHER": watcher.to_string(), "GROUP": "33",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    });
+    scene.set(&json!({ "env": env }));
+    assert!(scene.command(&["reload"]).status().unwrap().success());
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    let came_to = |name: &str| {
+        let told = said.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")));
+        told.unwrap_or_else(|| panic!("{name}:\n{said}")).to_owned()
+    };
+    for name in ["plain", "sticky", "itself", "own-affinity", "own-io", "own-group", "git", "tar"] {
+        assert_eq!(came_to(name), "out", "{name}:\n{said}");
+    }
+    let mut held = vec!["setuid", "setgid", "elsewhere", "fchmod"];
+    held.extend(["setpriority", "of-user", "affinity", "scheduler", "io", "group"]);
+    if cfg!(target_arch = "x86_64") {
+        held.extend(["chmod", "fchmodat", "fchmodat2", "open", "openat", "creat", "mknod", "openat2"]);
+    }
+    for name in held {
+        assert_eq!(came_to(name), "held", "{name}:\n{said}");
+    }
+    assert!(said.contains("call 437: Function not implemented"), "{said}");
+    assert_eq!(fs::metadata(scene.path("outside/tool")).unwrap().mode() & 0o7777, 0o644);
+}
+
+#[test]
+fn nobody_else_is_touched_as_root() {
+    nobody_else_is_touched(User::Root);
+}
+
+#[test]
+fn nobody_else_is_touched_as_nobody() {
+    nobody_else_is_touched(User::Nobody);
+}
+
+/// Families by their number, and whether there are any sockets of them: VSOCK, ALG, PACKET, Bluetooth, netlink that is not
+/// about routes; and those that programs need.
+const SOCKETS: &str = r#"
+for each in vsock:40:1:0 alg:38:5:0 packet:17:3:0 bluetooth:31:3:1 generic:16:3:16 diag:16:3:4 \
+    routes:16:3:0 tcp:2:1:0 tcp6:10:1:0 unix:1:1:0; do
+  perl -e '($n, $f, $t, $p) = split /:/, shift; socket(my $s, $f, $t, $p) or ($why = $!); print "$n: ", $why || "made", "\n"' $each
+done
+"#;
+
+fn sockets(sandbox: &serde_json::Value, user: User) {
+    let mut scene = Scene::new(user, SOCKETS, &json!({ "sandbox": sandbox }));
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    for family in ["vsock", "alg", "packet", "bluetooth", "generic", "diag"] {
+        assert!(said.contains(&format!("{family}: Permission denied")), "{family}:\n{said}");
+    }
+    for family in ["routes", "tcp", "tcp6", "unix"] {
+        assert!(said.contains(&format!("{family}: made")), "{family}:\n{said}");
+    }
+}
+
+#[test]
+fn a_network_of_its_own_has_no_other_families_as_root() {
+    sockets(&json!("bubblewrap"), User::Root);
+}
+
+#[test]
+fn a_network_of_its_own_has_no_other_families_as_nobody() {
+    sockets(&json!("bubblewrap"), User::Nobody);
+}
+
+#[test]
+fn a_network_with_a_proxy_has_no_other_families() {
+    sockets(&json!({"kind": "bubblewrap", "network": {"hosts": ["example.com"]}}), User::Nobody);
+}

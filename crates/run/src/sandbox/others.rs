@@ -1,0 +1,37 @@
+//! What a process could do to another one of the same user, besides signals, which Landlock governs.
+
+use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
+
+use super::seccomp::{Calls, Rules, number};
+
+/// What another process may have, or how long it lives.
+pub(super) fn limits() -> Result<Calls, BackendError> {
+    Ok(Calls::from([(libc::SYS_prlimit64, not_itself(0)?)]))
+}
+
+/// Which share of the machine another process gets. Zero means the caller itself; a filter cannot tell which other numbers
+/// are its own threads.
+pub(super) fn priorities() -> Result<Calls, BackendError> {
+    // All processes of a user, whichever that is: `PRIO_USER` and `IOPRIO_WHO_USER`.
+    const PRIORITY_OF_USER: i32 = 2;
+    const IO_OF_USER: i32 = 3;
+    let mut calls = Calls::new();
+    for call in [
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setattr,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setscheduler,
+    ] {
+        calls.insert(call, not_itself(0)?);
+    }
+    for (call, of_user) in [(libc::SYS_setpriority, PRIORITY_OF_USER), (libc::SYS_ioprio_set, IO_OF_USER)] {
+        let mut rules = not_itself(1)?;
+        rules.push(SeccompRule::new(vec![number(0, SeccompCmpOp::Eq, of_user)?])?);
+        calls.insert(call, rules);
+    }
+    Ok(calls)
+}
+
+fn not_itself(process: u8) -> Result<Rules, BackendError> {
+    Ok(vec![SeccompRule::new(vec![number(process, SeccompCmpOp::Ne, 0)?])?])
+}

@@ -1,0 +1,80 @@
+//! Rights that a file gives to whoever runs it. Landlock governs no modes, so a process could give them to any file of its
+//! owner, and leave them behind for others.
+
+use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
+
+use super::seccomp::{Calls, Rules, number};
+
+/// The program runs as the owner or the group of its file.
+const SPECIAL: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+
+/// The same number on every machine.
+const FCHMODAT2: i64 = 452;
+
+/// The bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
+const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+/// Keeps both bits out of every mode that a call gives to a file. `mkdir` takes neither of them.
+pub(super) fn special_modes() -> Result<Calls, BackendError> {
+    let mut calls = Calls::new();
+    for (call, mode) in [
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (FCHMODAT2, 2),
+        (libc::SYS_mknodat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
+    ] {
+        calls.insert(call, special(mode, None)?);
+    }
+    for (call, flags) in [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ] {
+        // Without one of these the mode means nothing, and may be anything.
+        let mut rules = special(flags + 1, Some((flags, libc::O_CREAT)))?;
+        rules.extend(special(flags + 1, Some((flags, TEMPORARY)))?);
+        calls.insert(call, rules);
+    }
+    Ok(calls)
+}
+
+fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<Rules, BackendError> {
+    let has =
+        |argument, bits: i32| number(argument, SeccompCmpOp::MaskedEq(u64::from(bits.cast_unsigned())), bits);
+    let rule = |bits: libc::mode_t| {
+        let mut conditions = vec![has(mode, bits.cast_signed())?];
+        if let Some((argument, flag)) = flag {
+            conditions.push(has(argument, flag)?);
+        }
+        SeccompRule::new(conditions)
+    };
+    SPECIAL.into_iter().map(rule).collect()
+}
+
+/// Leaves a file with its owner's own group. Other owners take a capability that nobody has in a sandbox.
+pub(super) fn other_groups() -> Result<Calls, BackendError> {
+    const UNCHANGED: i32 = -1;
+    let own = rustix::process::getegid().as_raw().cast_signed();
+    let rules = |group: u8| {
+        let other = [own, UNCHANGED].map(|known| number(group, SeccompCmpOp::Ne, known));
+        Ok::<_, BackendError>(vec![SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?])
+    };
+    let mut calls = Calls::new();
+    for (call, group) in [
+        (libc::SYS_fchown, 2),
+        (libc::SYS_fchownat, 3),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chown, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_lchown, 2),
+    ] {
+        calls.insert(call, rules(group)?);
+    }
+    Ok(calls)
+}

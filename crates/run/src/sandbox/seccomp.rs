@@ -1,0 +1,121 @@
+//! What neither Landlock nor namespaces know, closed by filters of system calls.
+
+use std::collections::BTreeMap;
+
+use cowhand_core::sandbox::Reaches;
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::{others, rights, sockets};
+
+pub(super) type Rules = Vec<SeccompRule>;
+
+/// Rules by the number of the call. A call without rules is refused always.
+pub(super) type Calls = BTreeMap<i64, Rules>;
+
+/// What a process is held by.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Held<'a> {
+    Landlock(&'a Reaches),
+    /// By namespaces; in one of its own for the network, or not.
+    Namespaces {
+        own_network: bool,
+    },
+}
+
+/// From here on this process, and whatever it becomes, cannot ask for more.
+pub(super) fn restrict(held: Held<'_>) -> Result<(), String> {
+    let wrong = |error: seccompiler::Error| format!("seccomp: {error}");
+    for filter in filters(held).map_err(|error| wrong(error.into()))? {
+        seccompiler::apply_filter(&filter).map_err(wrong)?;
+    }
+    Ok(())
+}
+
+/// One for each answer that is given to what is refused.
+fn filters(held: Held<'_>) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut closed = always_closed();
+    let network = match held {
+        Held::Landlock(network) => {
+            closed.extend(others::limits()?);
+            sockets::of_landlock(network)?
+        }
+        Held::Namespaces { own_network: true } => sockets::of_own_network()?,
+        Held::Namespaces { own_network: false } => Vec::new(),
+    };
+    // Without rules it would be refused always.
+    if !network.is_empty() {
+        closed.insert(libc::SYS_socket, network);
+    }
+    let mut filters = vec![filter(closed, libc::EACCES)?];
+    if matches!(held, Held::Landlock(_)) {
+        let mut owners = rights::special_modes()?;
+        owners.extend(rights::other_groups()?);
+        owners.extend(others::priorities()?);
+        filters.push(filter(owners, libc::EPERM)?);
+        // Its mode is in memory, where no filter looks. Programs use the older call if there is no such one.
+        filters.push(filter(Calls::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
+    }
+    Ok(filters)
+}
+
+fn always_closed() -> Calls {
+    [
+        // Makes sockets without asking for one.
+        libc::SYS_io_uring_setup,
+        // Keys that other programs of the same user gave the kernel to keep.
+        libc::SYS_add_key,
+        libc::SYS_keyctl,
+        libc::SYS_request_key,
+        libc::SYS_bpf,
+        libc::SYS_perf_event_open,
+        libc::SYS_userfaultfd,
+        libc::SYS_open_by_handle_at,
+    ]
+    .into_iter()
+    .map(|call| (call, Vec::new()))
+    .collect()
+}
+
+fn filter(calls: Calls, answer: i32) -> Result<BpfProgram, BackendError> {
+    let mut calls = calls;
+    #[cfg(target_arch = "x86_64")]
+    {
+        // The same calls under other numbers, where the kernel still has them.
+        const X32: i64 = 0x4000_0000;
+        let twins: Vec<_> = calls.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
+        calls.extend(twins);
+    }
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let denied = SeccompAction::Errno(answer.unsigned_abs());
+    SeccompFilter::new(calls, SeccompAction::Allow, denied, arch)?.try_into()
+}
+
+/// A condition about one argument. A negative value is compared as the kernel's register has it.
+pub(super) fn number(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: i32,
+) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, u64::from(value.cast_unsigned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_network_has_its_filter() {
+        for network in
+            [Reaches::Nobody, Reaches::Ports(vec![443]), Reaches::Ports(vec![53]), Reaches::Everybody]
+        {
+            let filters = filters(Held::Landlock(&network)).unwrap();
+            assert!(filters.len() == 3 && filters.iter().all(|filter| !filter.is_empty()), "{network:?}");
+        }
+        for own_network in [true, false] {
+            assert!(!filters(Held::Namespaces { own_network }).unwrap()[0].is_empty());
+        }
+    }
+}
