@@ -5,6 +5,7 @@
 //!
 //! SIGTERM asks it to end the agent: the stop signal, the grace, then the kill. A second SIGTERM skips the grace.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -29,7 +30,7 @@ use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
 use super::reach::{self, PAUSE, complain};
-use super::sandbox;
+use super::sandbox::{self, Making};
 use super::sandbox::docker::leftover;
 use super::shortage;
 use super::start::{Enclosure, Limits, Start};
@@ -114,7 +115,10 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     };
     fault::place("keeper-ready");
     let mut streams = Streams::default();
-    let spawned = spawn(attempt, start, &mut streams);
+    let wrapped = start.enclosure.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
+    let mut making = if wrapped { Some(Making::watched()?) } else { None };
+    let spawned = spawn(attempt, start, &mut streams, making.as_ref());
+    making.iter_mut().for_each(Making::spawned);
     groups.leave();
     let agent = match spawned {
         Ok(Some(agent)) => agent,
@@ -135,7 +139,6 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
             return Ok(not_started(start_failure(start, &error)));
         }
     };
-    let wrapped = start.enclosure.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
     let grace = Duration::from_millis(start.grace_ms);
     let mut watch = Watch { agent, wrapped, grace, groups, ..Watch::default() };
     let mut look_at_folder = tokio::time::interval(FOLDER_LOOK);
@@ -170,10 +173,21 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     attempt.note(&watch.groups.reached())?;
     watch.clean_up().await;
     end_container(attempt).await?;
-    match attempt.refusal() {
+    let refusal = attempt.refusal().or_else(|| not_made(attempt, making?, &watch));
+    match refusal {
         Some(why) => Ok(not_started(why)),
         None => watch.ending(),
     }
+}
+
+/// Why the sandbox was not made, if it ended by itself before the agent was started.
+fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> {
+    let by_itself = matches!(watch.status, Some(ExitStatus::Code { .. })) && watch.stopped.is_none();
+    if !by_itself || making.began() {
+        return None;
+    }
+    let said = std::fs::read(attempt.stderr()).unwrap_or_default();
+    Some(sandbox::failure(&String::from_utf8_lossy(&said)))
 }
 
 /// Writes down that there is a keeper, and makes the groups that the agent is born in. The inner error is why those cannot
@@ -228,11 +242,19 @@ fn not_started(message: String) -> Ending {
 
 /// Starts the agent and writes down which process it is; none if it was started and had to be ended at once. After an
 /// error nothing was started.
-fn spawn(attempt: &Attempt, start: &Start, streams: &mut Streams) -> io::Result<Option<i32>> {
-    let argv = match &start.enclosure {
+fn spawn(
+    attempt: &Attempt,
+    start: &Start,
+    streams: &mut Streams,
+    making: Option<&Making>,
+) -> io::Result<Option<i32>> {
+    let mut argv: Vec<OsString> = match &start.enclosure {
         None => start.argv.iter().map(Into::into).collect(),
         Some(enclosure) => sandbox::argv(enclosure, attempt, &start.directory, &start.argv)?,
     };
+    if let Some(making) = making {
+        making.told_by(&mut argv);
+    }
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&start.directory).stdin(attempt.open("prompt")?).process_group(0);

@@ -16,6 +16,7 @@ mod podman;
 mod proxy;
 mod refusals;
 mod rights;
+mod wide;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

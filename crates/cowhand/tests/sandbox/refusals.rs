@@ -18,7 +18,7 @@ pub(super) fn refused(scene: &mut Scene) -> String {
 }
 
 /// `doctor` knows it beforehand, in the same words.
-fn foreseen(scene: &Scene, why: &str) {
+pub(super) fn foreseen(scene: &Scene, why: &str) {
     let doctor = scene.command(&["doctor"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(said.contains(&format!("FAIL  start of wild: {why}")), "{why}\n{said}");

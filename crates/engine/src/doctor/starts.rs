@@ -1,4 +1,4 @@
-//! Whether agents could start here as their sandboxes ask for it: what a start looks at before anything is forked.
+//! Whether agents could start here as their sandboxes ask for it: what a start looks at before the agent runs.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::state::StateFolder;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::Session;
 use cowhand_run::runtime::plan::{Description, description};
-use cowhand_run::sandbox::{Setting, ability, enclose};
+use cowhand_run::sandbox::{Setting, ability, enclose, try_out};
 
 /// What all starts have in common.
 struct Machine<'a> {
@@ -104,9 +104,12 @@ impl Machine<'_> {
             program: &self.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let gateway = enclose(&setting)?.is_some_and(|enclosure| enclosure.gateway);
-        if gateway {
+        let Some(enclosure) = enclose(&setting)? else { return Ok(()) };
+        if enclosure.gateway {
             withhold::from(agent, &mut argv, &mut environment)?;
+        }
+        if enclosure.kind == SandboxKind::Bubblewrap {
+            try_out(&enclosure, &desk, &self.program)?;
         }
         Ok(())
     }

@@ -25,8 +25,12 @@ pub(super) fn argv(
     if own_network {
         words.add(["--unshare-net"]);
     }
+    // What is made anew lies over it.
+    if enclosure.read.iter().any(|path| path == Path::new(ROOT)) {
+        words.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
+    }
     // Root outside is root to the kernel's own settings, whatever it is in here: so nothing is written there.
-    words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]);
+    words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
     if let Some(home) = &enclosure.home {
         words.0.extend(["--dir".into(), home.into()]);
     }
@@ -54,6 +58,10 @@ pub(super) fn argv(
     words.0.extend(argv.iter().skip(1).map(Into::into));
     words.0
 }
+
+const ROOT: &str = "/";
+/// Fresh in every sandbox.
+const TEMPORARY: &str = "/tmp";
 
 fn is_meant(enclosure: &Enclosure, path: &Path) -> bool {
     enclosure.hidden.iter().any(|hidden| path.starts_with(hidden))
@@ -97,8 +105,12 @@ impl Words {
     /// Those of them that are asked for: what is given, and over it what is kept from the agent.
     fn files(&mut self, enclosure: &Enclosure, wanted: impl Fn(&Path) -> bool) {
         let read: Vec<_> = enclosure.read.iter().filter(|path| wanted(path)).collect();
+        let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
+        // Of what is in the root, only what lies where something was made anew is not there already.
+        let there = |path: &Path| root && !path.starts_with(TEMPORARY);
+        let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
         let write: Vec<_> = enclosure.write.iter().filter(|path| wanted(path)).collect();
-        for path in apart(&read) {
+        for path in apart(&missing) {
             self.read(path);
         }
         for path in below(&enclosure.hidden, &read) {

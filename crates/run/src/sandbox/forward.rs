@@ -9,9 +9,10 @@ use std::process::{Command, ExitCode, Stdio};
 use super::proxy;
 use super::seccomp::{self, Held};
 
-/// Where the keeper binds these into the sandbox.
-pub(super) const PROGRAM: &str = "/run/cowhand/cowhand";
-pub(super) const SOCKET: &str = "/run/cowhand/proxy.sock";
+/// Where the keeper binds these into the sandbox. `/dev` is always made anew, so nothing that the config gives to the agent
+/// lies over it or below it.
+pub(super) const PROGRAM: &str = "/dev/cowhand/cowhand";
+pub(super) const SOCKET: &str = "/dev/cowhand/proxy.sock";
 
 /// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: opens the way to the proxy if there is one, gives up what no namespace
 /// takes away, and becomes the agent.

@@ -14,6 +14,7 @@ pub mod forward;
 mod git;
 mod kept;
 mod landlock;
+mod making;
 mod others;
 pub mod proxy;
 mod rights;
@@ -30,6 +31,7 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use super::attempt::Attempt;
 use super::start::Enclosure;
 pub use allow::{Setting, enclose, temporary};
+pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
 impl Enclosure {

@@ -1,0 +1,113 @@
+//! Whether `bwrap` came as far as to start the agent. It says so itself, on a pipe: an exit code without that word is its own,
+//! and nothing of the agent has run.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use cowhand_core::sandbox::SandboxKind;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use super::{Enclosure, bubblewrap, forward};
+
+/// What it writes of a program that it has started and that has ended.
+const STARTED: &str = "\"exit-code\"";
+/// How its own messages begin.
+const OWN_WORDS: &str = "bwrap: ";
+
+/// The pipe. Its end for writing is open in what is started meanwhile, until that is known to be started.
+#[derive(Debug)]
+pub struct Making {
+    reader: PipeReader,
+    writer: Option<PipeWriter>,
+}
+
+impl Making {
+    pub fn watched() -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        fcntl_setfd(&writer, FdFlags::empty())?;
+        fcntl_setfl(&reader, OFlags::NONBLOCK)?;
+        Ok(Self { reader, writer: Some(writer) })
+    }
+
+    /// Has `bwrap` write to the pipe. Its name is the first word.
+    pub fn told_by(&self, argv: &mut Vec<OsString>) {
+        if let Some(writer) = self.writer.as_ref().filter(|_| !argv.is_empty()) {
+            let words = ["--json-status-fd".to_owned(), writer.as_raw_fd().to_string()];
+            argv.splice(1..1, words.map(OsString::from));
+        }
+    }
+
+    /// From here on nobody else gets the pipe.
+    pub fn spawned(&mut self) {
+        self.writer = None;
+    }
+
+    /// Says whether the agent was started, once everything has ended.
+    pub fn began(mut self) -> bool {
+        self.spawned();
+        let mut said = Vec::new();
+        // What could not be read is not known, and then an exit code counts as the agent's.
+        match self.reader.read_to_end(&mut said) {
+            Ok(_) => String::from_utf8_lossy(&said).contains(STARTED),
+            Err(_) => true,
+        }
+    }
+}
+
+/// Why a sandbox could not be made, by what `bwrap` said.
+pub fn failure(said: &str) -> String {
+    let own = said.lines().rev().find(|line| line.starts_with(OWN_WORDS));
+    let why = own.or_else(|| said.lines().next()).unwrap_or("bwrap ended without a word");
+    format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
+}
+
+/// Makes the sandbox as a start does, with our own program in the agent's place.
+pub fn try_out(enclosure: &Enclosure, directory: &Path, own: &Path) -> Result<(), String> {
+    let trial = Enclosure { program: forward::PROGRAM.into(), ..enclosure.clone() };
+    let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], own, None);
+    let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
+    let tried = Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .output()
+        .map_err(|error| failure(&format!("{OWN_WORDS}{error}")))?;
+    if tried.status.success() { Ok(()) } else { Err(failure(&String::from_utf8_lossy(&tried.stderr))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_words_they_are() {
+        let told = failure("hello\nbwrap: Can't mkdir /x: Read-only file system\n");
+        assert_eq!(
+            told,
+            "`sandbox: bubblewrap` cannot be enforced: bwrap: Can't mkdir /x: Read-only file system"
+        );
+        assert!(failure("").ends_with("bwrap ended without a word"));
+    }
+
+    #[test]
+    fn only_what_was_started_ended_by_itself() {
+        for (arguments, expected) in [
+            (vec!["--ro-bind", "/", "/", "--", "sh", "-c", "exit 1"], true),
+            (vec!["--ro-bind", "/", "/", "--ro-bind", "/nowhere", "/x", "--", "true"], false),
+            (vec!["--ro-bind", "/", "/", "--", "/nowhere"], false),
+        ] {
+            let mut making = Making::watched().unwrap();
+            let mut argv: Vec<OsString> = std::iter::once("bwrap").chain(arguments).map(Into::into).collect();
+            making.told_by(&mut argv);
+            let mut child = Command::new(&argv[0]).args(&argv[1..]).stderr(Stdio::null()).spawn().unwrap();
+            making.spawned();
+            assert!(!child.wait().unwrap().success() || expected);
+            assert_eq!(making.began(), expected, "{argv:?}");
+        }
+    }
+}
