@@ -19,7 +19,6 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
-use cowhand_system::closed::closed_folder;
 use cowhand_system::fault;
 use cowhand_system::gone::is_gone;
 
@@ -32,7 +31,7 @@ use super::process::{self, Identity};
 use super::reach::{self, PAUSE, complain};
 use super::sandbox::{self, Making};
 use super::sandbox::docker::leftover;
-use super::shortage;
+use super::shortage::{self, CLOSED};
 use super::start::{Enclosure, Limits, Start};
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
@@ -50,7 +49,9 @@ pub fn keep(folder: &Path) -> ExitCode {
     match keep_attempt(folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(folder, &error.to_string());
+            // Nothing but the attempt's own folder is opened before the agent is started.
+            let closed = error.kind() == io::ErrorKind::PermissionDenied;
+            complain(folder, &if closed { format!("{CLOSED}: {error}") } else { error.to_string() });
             ExitCode::FAILURE
         }
     }
@@ -80,8 +81,8 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes how it ended. Nobody else knows, so a disk that is full and a folder that is closed are waited for. An agent that was not started can be started
-/// by another attempt, so that there is nothing to wait for.
+/// Writes how it ended. Nobody else knows, so a disk that is full and a folder that is closed are waited for. An agent that
+/// was not started can be started by another attempt, so that there is nothing to wait for.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
@@ -90,8 +91,7 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
             attempt.forget_keeper()?;
             return Err(error);
         }
-        let closed = reach::restore(attempt) || closed_folder(&attempt.folder().join(KEEPER)).is_some();
-        if !closed && !shortage::is_named_in(&error.to_string()) {
+        if !reach::was_closed(attempt) && !shortage::is_named_in(&error.to_string()) {
             return Err(error);
         }
         std::thread::sleep(PAUSE);
@@ -136,7 +136,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
         Err(error) => {
             end_all(&groups).await?;
             groups.remove();
-            return Ok(not_started(start_failure(start, &error)));
+            return Ok(not_started(start_failure(attempt, start, &error)));
         }
     };
     let grace = Duration::from_millis(start.grace_ms);
@@ -150,11 +150,11 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
             _ = child_ended.recv() => {}
             // Without its folder nobody could ever find the agent, hear it or stop it.
             _ = look_at_folder.tick(), if !orphaned => {
+                reach::restore(attempt);
                 // A disk that was full may have room by now.
                 if !attempt.has_agent() {
                     write_agent(attempt, watch.agent).ok();
                 }
-                reach::restore(attempt);
                 orphaned = is_gone(attempt.folder());
                 if orphaned {
                     watch.ask(start.stop_signal.signal());
@@ -275,7 +275,7 @@ fn spawn(
     match write_agent(attempt, agent) {
         Ok(()) => {}
         // We watch over it all the same, and write it down later.
-        Err(error) if shortage::is_named_in(&error.to_string()) => {
+        Err(error) if shortage::is_named_in(&error.to_string()) || reach::was_closed(attempt) => {
             complain(attempt.folder(), &format!("cannot write down which process the agent is: {error}"));
         }
         Err(error) => {
@@ -297,7 +297,7 @@ fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
     attempt.write(AGENT, &Identity::of(agent)?)
 }
 
-fn start_failure(start: &Start, error: &io::Error) -> String {
+fn start_failure(attempt: &Attempt, start: &Start, error: &io::Error) -> String {
     let program = start.argv.first().map_or("", String::as_str);
     if !start.directory.is_dir() {
         return format!("cannot start {program:?}: its directory {} is not there", start.directory.display());
@@ -305,6 +305,9 @@ fn start_failure(start: &Start, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {
             format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
+        }
+        io::ErrorKind::PermissionDenied if reach::was_closed(attempt) => {
+            format!("cannot start {program:?}: {CLOSED}: {error}")
         }
         io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),
         _ => format!("cannot start {program:?}: {error}"),

@@ -41,6 +41,11 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
     restored
 }
 
+/// Says whether the folder is closed, or was until now.
+pub(super) fn was_closed(attempt: &Attempt) -> bool {
+    restore(attempt) || closed_folder(&attempt.folder().join(KEEPER)).is_some()
+}
+
 /// What contains comes before what is contained.
 fn own_folders(folder: &Path) -> Vec<&Path> {
     let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS));

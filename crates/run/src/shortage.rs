@@ -1,9 +1,13 @@
 //! What a machine can run out of. A start that fails for want of it is no fault of the job or its config, and succeeds once
 //! there is enough again.
 
+/// How a keeper says that somebody changed the mode of its folder, which is restored or waited for.
+pub(super) const CLOSED: &str = "the folder of the attempt was closed";
+
 /// How the system and SQLite name a shortage: EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
 /// library say it in these words, also after they became part of a sentence.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
+    CLOSED,
     "Too many open files",
     "Cannot allocate memory",
     "Resource temporarily unavailable",

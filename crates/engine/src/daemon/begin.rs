@@ -209,13 +209,14 @@ impl Charge {
 
     /// Ends an attempt that could not be started: the job waits if the machine has run out of something, and fails otherwise.
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
-        if shortage::is_named_in(&message) {
-            return self.give_back(NotBegun::Shortage(message), rules).await;
-        }
-        // No fault of the job either.
-        if let Some(closed) = closed_folder(self.attempt().folder()) {
-            let message = format!("{message}; {}", advice(&closed));
-            return self.give_back(NotBegun::Shortage(message), rules).await;
+        // A folder that somebody closed is no fault of the job either.
+        let why = if shortage::is_named_in(&message) {
+            Some(message.clone())
+        } else {
+            closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
+        };
+        if let Some(why) = why {
+            return self.give_back(NotBegun::Shortage(why), rules).await;
         }
         self.start_failed(message, rules).await;
     }

@@ -49,15 +49,12 @@ impl Level {
         let (mut text, mut places, mut at) = (Vec::with_capacity(whole.len()), Vec::new(), 0);
         while let Some(byte) = whole.get(at) {
             let letter = if *byte == b'\\' { letter(&whole[at..]) } else { None };
-            let length = match letter {
-                Some((letter, length)) => {
-                    text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
-                    length
-                }
-                None => {
-                    text.push(*byte);
-                    1
-                }
+            let length = if let Some((letter, length)) = letter {
+                text.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes());
+                length
+            } else {
+                text.push(*byte);
+                1
             };
             places.resize(text.len(), at);
             at += length;
