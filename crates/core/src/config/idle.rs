@@ -14,7 +14,7 @@ use super::suggest::{did_you_mean, one_of};
 use crate::budget::Budget;
 use crate::followup::Chain;
 use crate::permission::{Permissions, Rule, Verdict, decide};
-use crate::policy::Retry;
+use crate::policy::{Overlap, Retry};
 use crate::roster::{Agent, Roster};
 use crate::sandbox::{Sandbox, SandboxKind};
 use crate::trigger::TriggerConfig;
@@ -64,7 +64,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
                 schedule.breaker.empty_runs == 0,
             );
         }
-        timing(idle, node, &schedule.trigger, key);
+        timing(idle, node, (&schedule.trigger, schedule.timing.overlap), key);
         retry(idle, node, &schedule.retry, &key("retry"));
         sandbox(idle, node, schedule.sandbox.as_ref(), &key("sandbox"));
         opened(idle, node, agent, schedule.sandbox.as_ref(), &key("sandbox"));
@@ -74,13 +74,18 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
 }
 
 /// Keys of time that a schedule of this type does not follow.
-fn timing(idle: &mut Idle, node: &Node, trigger: &TriggerConfig, key: impl Fn(&str) -> String) {
+fn timing(
+    idle: &mut Idle,
+    node: &Node,
+    (trigger, overlap): (&TriggerConfig, Overlap),
+    key: impl Fn(&str) -> String,
+) {
     let is_cron = matches!(trigger, TriggerConfig::Cron { .. });
     let recurs = is_cron || matches!(trigger, TriggerConfig::Interval { .. });
     for (name, works, where_) in [
         ("misfire", is_cron, "`cron`"),
         ("max_lateness", is_cron, "`cron`"),
-        ("overlap", recurs, "`cron` or `interval`"),
+        ("overlap", recurs, "`cron`"),
         ("jitter", recurs, "`cron` or `interval`"),
     ] {
         let Some(written) = node.entry(name).filter(|written| !written.node.is_null()) else { continue };
@@ -88,7 +93,14 @@ fn timing(idle: &mut Idle, node: &Node, trigger: &TriggerConfig, key: impl Fn(&s
             format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
         idle.note(written.key_at, message, key(name), !works);
     }
+    if let Some(written) = node.entry("overlap") {
+        let has_use = !matches!(trigger, TriggerConfig::Interval { .. }) || overlap == Overlap::Skip;
+        idle.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
+    }
 }
+
+const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval` fires: it counts from the end of its previous job, \
+    so its jobs never overlap; use `type: cron` for jobs that may";
 
 /// A limit that is larger than one of a longer time.
 pub(super) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &str) {

@@ -66,7 +66,7 @@ fn what_only_the_root_file_can_say() {
 fn keys_of_time_that_a_type_does_not_follow() {
     let types = [
         ("type: cron, cron: '0 3 * * *'", [true, true, true, true]),
-        ("type: interval, interval: 1h", [false, false, true, true]),
+        ("type: interval, interval: 1h", [false, false, false, true]),
         ("type: delay, in: 1h", [false, false, false, false]),
         ("type: manual", [false, false, false, false]),
         ("type: webhook, allow_unsigned: true", [false, false, false, false]),
@@ -84,9 +84,18 @@ fn keys_of_time_that_a_type_does_not_follow() {
                 lines(&loaded)
             );
             let said = lines(&loaded).join("\n");
-            assert!(works || said.contains(&format!("`{name}` does nothing here")), "{said}");
+            let expected = match (name, kind.contains("interval")) {
+                ("overlap", true) => "`overlap` has no effect on what an `interval` fires".to_owned(),
+                ("overlap", false) => {
+                    "`overlap` does nothing here: only schedules of type `cron` have".to_owned()
+                }
+                _ => format!("`{name}` does nothing here"),
+            };
+            assert!(works || said.contains(&expected), "{said}");
         }
     }
+    // It is what an interval does by itself.
+    all(&[(schedule("{type: interval, interval: 1h, overlap: skip, prompt: Go.}"), Nothing)]);
     // What somebody has a use for stands in `defaults` with a reason.
     let defaults = "defaults: {overlap: queue, misfire: skip}\n";
     let both = schedule("{type: cron, cron: '0 3 * * *', prompt: Go.}\n  t: {type: manual, prompt: Go.}");
