@@ -62,13 +62,15 @@ const CLOSE: f64 = 0.4;
 fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     let count = |kind: &str| lane.firings.iter().filter(|firing| kind_of(firing) == kind).count();
     let label = format!(
-        "{} of {}: {} done, {} failed, {} running, {} skipped, {} planned",
+        "{} of {}: {} done, {} failed, {} running, {} skipped, {} missed, {} coalesced, {} planned",
         short(lane.schedule.as_str(), 60),
         lane.agent,
         count("done"),
         count("failed"),
         count("running"),
         count("skipped"),
+        count("missed"),
+        count("coalesced"),
         lane.planned.len()
     );
     html! {
@@ -144,7 +146,8 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
 fn kind_of(firing: &PastFiring) -> &'static str {
     match (firing.outcome.as_str(), firing.job_status) {
         ("skipped", _) => "skipped",
-        ("missed" | "coalesced", _) => "missed",
+        ("missed", _) => "missed",
+        ("coalesced", _) => "coalesced",
         ("preparing", _) | (_, Some(JobStatus::Pending)) => "waiting",
         (_, Some(JobStatus::Running)) => "running",
         (_, Some(JobStatus::Failed)) => "failed",
@@ -191,6 +194,7 @@ fn shape_of(kind: &str) -> Markup {
             "cancelled" => path d="M-4 4 4-4" {},
             "skipped" => path d="M0-5 5 0 0 5-5 0Z" {},
             "missed" => path d="M-4 0h8" {},
+            "coalesced" => path d="M-4-2h8m-8 4h8" {},
             "waiting" => circle r="4" {},
             _ => path d="M0-4v8" {},
         }
@@ -215,7 +219,7 @@ fn axis(scale: &Scale, now: Timestamp) -> Markup {
 fn legend() -> Markup {
     html! {
         ul.legend aria-label="Marks" {
-            @for kind in ["done", "running", "failed", "skipped", "missed", "waiting", "planned"] {
+            @for kind in ["done", "running", "failed", "skipped", "missed", "coalesced", "waiting", "planned"] {
                 li { svg.track width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" { g class={ "m m-" (kind) } { (shape_of(kind)) } } (kind) }
             }
         }
@@ -239,6 +243,26 @@ mod tests {
             "due": due, "outcome": outcome, "reason": reason, "job": null, "job_status": status,
             "started_at": null, "finished_at": null,
         })
+    }
+
+    #[test]
+    fn a_firing_that_another_stood_for_was_not_missed() {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let scale =
+            Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
+        let firings = serde_json::json!([
+            firing("2026-01-01T12:00:00Z", "missed", None, None),
+            firing("2026-01-01T00:00:00Z", "coalesced", None, None),
+        ]);
+        let lane = lane(&firings, &[]);
+        let marks = marks_of(&lane, &scale, now);
+        assert_eq!(marks.iter().map(|mark| mark.kind).collect::<Vec<_>>(), ["coalesced", "missed"]);
+        let drawn = row(&lane, &scale, now).into_string();
+        assert!(
+            drawn.contains("1 missed, 1 coalesced, 0 planned") && drawn.contains("m-coalesced"),
+            "{drawn}"
+        );
+        assert!(legend().into_string().contains("m-coalesced"));
     }
 
     #[test]
