@@ -36,6 +36,7 @@ use std::sync::{Arc, OnceLock};
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
+use cowhand_core::moment::Moment;
 use cowhand_core::roster::{Agent, Roster};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -112,7 +113,7 @@ pub struct Fleet {
     config_refused_at: watch::Sender<Option<Timestamp>>,
     /// Held from reading a config to taking it, so that nobody puts an older one in the place of a newer one.
     taking: Arc<Mutex<()>>,
-    started_at: Timestamp,
+    started_at: Moment,
     probed: ready::Probed,
 }
 
@@ -128,6 +129,7 @@ pub enum FleetStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetState {
     pub status: FleetStatus,
+    /// On the wall clock as it is set now.
     pub started_at: Timestamp,
     /// How often it was decided what is due.
     pub check_count: u64,
@@ -184,7 +186,7 @@ impl Fleet {
         let import = Import::of(config.as_deref(), fresh);
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
         let engine = Arc::clone(daemon.engine());
-        let started_at = engine.clock.now();
+        let started_at = engine.clock.moment();
         unset_secrets::note(&engine).await?;
         let (course, way) = watch::channel(Course::Running);
         let (over, ended) = watch::channel(false);
@@ -287,7 +289,7 @@ impl Fleet {
         let counts = self.engine.counts();
         FleetState {
             status: self.status(),
-            started_at: self.started_at,
+            started_at: self.started_at.on_clock_of(self.engine.clock.moment()),
             check_count: counts.checks,
             trigger_count: counts.triggers,
             last_check_at: counts.last_check_at,
