@@ -14,6 +14,7 @@
 pub mod coming;
 mod due;
 mod held;
+mod overdue;
 mod seats;
 
 use std::collections::{HashMap, HashSet};
@@ -33,6 +34,7 @@ use crate::trigger::{FiringKey, TriggerConfig};
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 pub use held::{Held, Holds};
+pub use overdue::Missed;
 pub use seats::AwaitedSeat;
 use seats::{Seats, Taking};
 
@@ -59,6 +61,16 @@ impl Snapshot {
     pub fn to_prepare(&self, schedule: ScheduleId) -> impl Iterator<Item = &Preparing> {
         let of_schedule = self.preparing.iter().filter(move |firing| firing.schedule == schedule);
         of_schedule.filter(|firing| !self.is_held_back(firing))
+    }
+
+    /// The oldest job of the schedule that has had an attempt and waits for the time of the next one.
+    pub fn tried_again(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
+        let jobs = self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began);
+        jobs.filter_map(|job| match job.state {
+            LiveState::Pending { not_before } => Some((job, not_before.filter(|until| *until > now)?)),
+            LiveState::Running { .. } => None,
+        })
+        .next()
     }
 
     /// The present, with the boot clock as it was read for this snapshot.
@@ -179,7 +191,14 @@ pub enum Action {
     /// Make room for the firing that follows.
     CancelPrevious { job: JobId },
     /// Write one row of the ledger; `Ran` makes a job too.
-    Fire { schedule: ScheduleId, key: FiringKey, due: Timestamp, outcome: FiringOutcome },
+    Fire {
+        schedule: ScheduleId,
+        key: FiringKey,
+        due: Timestamp,
+        outcome: FiringOutcome,
+        /// It was missed, and runs now because of `misfire`.
+        made_up: bool,
+    },
     /// Find out what the firing runs for, and make its jobs. Said until that is done.
     Prepare { schedule: ScheduleId, key: FiringKey },
     /// It is due but has to wait; said once, since the record remembers it.

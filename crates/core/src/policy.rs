@@ -28,6 +28,17 @@ pub enum Misfire {
     RunAll,
 }
 
+impl Misfire {
+    /// As it is written in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RunOnce => "run_once",
+            Self::Skip => "skip",
+            Self::RunAll => "run_all",
+        }
+    }
+}
+
 pub const MOST_MISFIRES: usize = 100;
 
 /// What becomes of a due `interval` or `cron` firing while an earlier job of its schedule still lives.

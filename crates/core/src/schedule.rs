@@ -85,6 +85,7 @@ pub enum DisabledBy {
 /// Due since, and held back by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
+    /// The first due time since it last fired. Later ones may stand for it.
     pub due: Timestamp,
     pub reason: SkipReason,
 }
@@ -312,6 +313,11 @@ impl ScheduleRecord {
             self.armed_at = now;
         }
         paused
+    }
+
+    /// A later firing stands for one that was due: the clock moves on. Whatever waits has waited since before.
+    pub fn coalesced(&mut self, due: Timestamp) {
+        self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
     }
 
     /// A firing by the clock was decided, one way or another: the clock moves on.

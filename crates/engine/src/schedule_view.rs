@@ -4,11 +4,11 @@ mod notes;
 
 use cowhand_core::id::{AgentName, ScheduleId, ScheduleName};
 use cowhand_core::plan::coming::Outlook;
-use cowhand_core::plan::{LiveState, Snapshot};
+use cowhand_core::plan::{LiveState, Missed, Snapshot};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use cowhand_core::trigger::Driver;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,9 +54,16 @@ pub struct ScheduleView {
     /// What the sentence is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note_reason: Option<SkipReason>,
-    /// Since when a firing is due that waits.
+    /// Since when a firing is due that waits: the first due time since it last fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
+    /// How often it was due again since then. Unless `misfire` is `run_all`, one firing stands for all of them. At most
+    /// 1000 are counted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub due_again: usize,
+    /// What it missed because no daemon runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missed: Option<MissedTimes>,
     /// How many jobs of it wait.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_waiting: usize,
@@ -65,6 +72,25 @@ pub struct ScheduleView {
     pub over: bool,
     /// Of its cron expression, its active hours and its excluded dates.
     pub timezone: String,
+}
+
+/// Due times that passed while no daemon ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MissedTimes {
+    /// The first of them.
+    pub since: Timestamp,
+    /// How many; at most 100 are counted.
+    pub times: usize,
+    /// How many runs a daemon makes up for them when it starts.
+    pub runs: usize,
+    /// All of that in a sentence.
+    pub note: String,
+}
+
+impl From<Missed> for MissedTimes {
+    fn from(missed: Missed) -> Self {
+        Self { since: missed.since, times: missed.times, runs: missed.runs, note: missed.sentence() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -114,6 +140,12 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
     let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
         let view = |schedule: &Schedule| {
             let view = ScheduleView::of(agent, schedule, snapshot, outlook.next(agent, schedule), now);
+            let waits = view.due_since.is_some();
+            let view = ScheduleView {
+                due_again: if waits { outlook.times_waited(agent, schedule).saturating_sub(1) } else { 0 },
+                missed: outlook.missed(agent, schedule).map(MissedTimes::from),
+                ..view
+            };
             view.explained(roster, agent, schedule, snapshot, now)
         };
         agent.schedules.iter().map(view).collect()
@@ -121,7 +153,37 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
     roster.agents.iter().flat_map(of_agent).collect()
 }
 
+/// One that waits for a place is not worth telling before this.
+const LONG: SignedDuration = SignedDuration::from_mins(1);
+
 impl ScheduleView {
+    /// Whether it is due and has had to wait for a place, or for another job, for long or more than once.
+    pub fn is_starved(&self, now: Timestamp) -> bool {
+        let for_others = matches!(
+            self.skip_reason,
+            Some(SkipReason::AtCapacity | SkipReason::AlreadyRunning | SkipReason::SessionBusy)
+        );
+        let on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
+        let long = self.due_since.is_some_and(|since| now.duration_since(since) > LONG || self.due_again > 0);
+        on && for_others && long && !self.preparing
+    }
+
+    /// What it waits for, in words.
+    pub fn awaited(&self) -> Option<&str> {
+        let reason = self.skip_reason?;
+        let note = self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(reason));
+        Some(note.unwrap_or_else(|| because(reason)))
+    }
+
+    /// `, and 13 times more since then`; empty if it was due once.
+    pub fn due_again_in_words(&self) -> String {
+        match self.due_again {
+            0 => String::new(),
+            1 => ", and once more since then".to_owned(),
+            more => format!(", and {more} times more since then"),
+        }
+    }
+
     fn of(
         agent: &Agent,
         schedule: &Schedule,
@@ -197,6 +259,8 @@ impl ScheduleView {
             skip_note: None,
             skip_note_reason: None,
             due_since: held.map(|waiting| waiting.due),
+            due_again: 0,
+            missed: None,
             jobs_waiting: snapshot
                 .jobs
                 .iter()

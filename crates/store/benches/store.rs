@@ -67,7 +67,7 @@ async fn firings_a_second(store: &Store, schedule: ScheduleId, callers: i64, nex
                 }
                 let due = Timestamp::from_second(second).unwrap();
                 let key = Occurrence::Cron(due).key(0);
-                let firing = Firing { schedule, key, due, decision: Decision::Run(job()) };
+                let firing = Firing { schedule, key, due, decision: Decision::Run(job()), note: None };
                 store.fire_once(firing, due).await.unwrap();
                 done += 1;
             }

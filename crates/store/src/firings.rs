@@ -16,8 +16,8 @@ use super::database::event_log::Recorded;
 use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
 
 statements! {
-    ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion, prepare_number) \
-        values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (schedule_id, key) do nothing";
+    ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion, prepare_number, note) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (schedule_id, key) do nothing";
     LAST_PREPARED = same "select max(prepare_number) as number from firings where schedule_id = $1 and outcome = 'preparing'";
     LINK_JOB = same "update firings set job_id = $3 where schedule_id = $1 and key = $2";
     GET_FIRING = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 and key = $2";
@@ -27,7 +27,7 @@ statements! {
         and preparer <> $3 and prepare_until > $4 and prepare_tries < $5 limit 1";
     TAKE_PREPARING = same "update firings set preparer = $3, prepare_until = $4, prepare_tries = prepare_tries + 1 \
         where schedule_id = $1 and key = $2 returning due_at, occasion, prepare_tries";
-    PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, note = $6, occasion = null, preparer = null, \
+    PREPARED = same "update firings set outcome = $3, reason = $4, decided_at = $5, note = coalesce($6, note), occasion = null, preparer = null, \
         prepare_until = null where schedule_id = $1 and key = $2 and outcome = 'preparing' returning due_at, job_id";
     LEDGER = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings where schedule_id = $1 \
         order by due_at desc, key desc limit $2";
@@ -52,6 +52,8 @@ pub struct Firing {
     pub key: FiringKey,
     pub due: Timestamp,
     pub decision: Decision,
+    /// For the ledger.
+    pub note: Option<String>,
 }
 
 /// Only a firing that runs makes a job, and it always does.
@@ -326,7 +328,7 @@ async fn fire_once(
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Fired, StoreError> {
-    let Firing { schedule, key, due, decision } = firing;
+    let Firing { schedule, key, due, decision, note } = firing;
     let starter = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
             let reserved = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
@@ -342,7 +344,7 @@ async fn fire_once(
         Decision::Run(_) | Decision::Skip(_) | Decision::Miss | Decision::Coalesce => None,
     };
     let number = if occasion.is_some() { next_number(tx, schedule).await? } else { 0 };
-    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion, number];
+    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion, number, note];
     if tx.execute(ADD_FIRING, row).await? == 0 {
         // The clock was set back, and comes by here again: it goes on to the next due time.
         if key.kind() == "cron" && record.last_due.is_none_or(|last| last < due) {
@@ -352,7 +354,10 @@ async fn fire_once(
         return Ok(Fired::Duplicate);
     }
     if key.is_by_clock() {
-        record.passed(&key, due);
+        match outcome {
+            FiringOutcome::Coalesced => record.coalesced(due),
+            _ => record.passed(&key, due),
+        }
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
             record.polls(tx.moment(now));
         }

@@ -68,19 +68,19 @@ impl<'a> Outlook<'a> {
         })
     }
 
-    fn search(
+    pub(super) fn search<R: Default>(
         &self,
         agent: &Agent,
         schedule: &Schedule,
-        find: impl FnOnce(Search<'_>) -> Vec<Timestamp>,
-    ) -> Vec<Timestamp> {
+        find: impl FnOnce(Search<'_>) -> R,
+    ) -> R {
         let record = self
             .snapshot
             .schedules
             .get(&schedule.id)
             .map_or_else(|| Cow::Owned(ScheduleRecord::new(&agent.name, schedule, self.now)), Cow::Borrowed);
         if !schedule.enabled || record.state != ScheduleState::Active {
-            return Vec::new();
+            return R::default();
         }
         let live = Live::of(agent, schedule, self.snapshot);
         let crowded = self.crowds.share(schedule);
@@ -97,10 +97,10 @@ impl<'a> Outlook<'a> {
 }
 
 /// The search for the firings of one schedule.
-struct Search<'a> {
+pub(super) struct Search<'a> {
     outlook: &'a Outlook<'a>,
     agent: &'a Agent,
-    look: due::Look<'a>,
+    pub(super) look: due::Look<'a>,
 }
 
 /// What a used-up provider means for firings: those before `until` make jobs that wait for it.
@@ -175,8 +175,7 @@ impl Search<'_> {
 
     /// Where the search begins: with jitter the last due time may still lie ahead.
     fn after(&self, cron: &Cron, start: Timestamp) -> Timestamp {
-        let record = self.look.record;
-        let decided = record.last_due.map_or(record.armed_at, |last| last.max(record.armed_at));
+        let decided = self.look.decided_until();
         let last = cron.previous_before(just_after(start), self.look.zone());
         last.filter(|last| *last > decided).map_or_else(|| decided.max(start), just_before)
     }

@@ -166,9 +166,14 @@ impl Look<'_> {
         verdict
     }
 
-    fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
+    /// Up to when its due times are decided, or nobody's.
+    pub(super) fn decided_until(&self) -> Timestamp {
         let armed_at = self.record.armed_at;
-        let since = self.record.last_due.map_or(armed_at, |last| last.max(armed_at));
+        self.record.last_due.map_or(armed_at, |last| last.max(armed_at))
+    }
+
+    fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
+        let since = self.decided_until();
         let mut verdict = Verdict::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let replayed = self.record.replay_until.is_some_and(|until| due <= until);
@@ -191,7 +196,7 @@ impl Look<'_> {
 
     /// The due times in (since, now] and within its bounds, oldest first; of very many only the newest, which is all any
     /// policy runs.
-    fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
+    pub(super) fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
         let timing = &self.schedule.timing;
         let just_after = self.now.checked_add(SignedDuration::from_nanos(1)).unwrap_or(self.now);
         let before = timing.end_at.map_or(just_after, |end| end.min(just_after));
@@ -231,7 +236,7 @@ impl Look<'_> {
     }
 
     /// What the calendar and the misfire policy make of due times, oldest first.
-    fn misfires(&self, overdue: Vec<Timestamp>) -> Vec<(Timestamp, FiringOutcome)> {
+    pub(super) fn misfires(&self, overdue: Vec<Timestamp>) -> Vec<(Timestamp, FiringOutcome)> {
         let timing = &self.schedule.timing;
         let newest = overdue.iter().copied().rfind(|due| timing.allows(*due, self.zone()));
         let outcome = |due: Timestamp| {
@@ -255,7 +260,7 @@ impl Look<'_> {
 
     /// Whether nobody could fire it in time. What was held back, or comes only now because the machine was busy, was not
     /// missed.
-    fn missed(&self, due: Timestamp) -> bool {
+    pub(super) fn missed(&self, due: Timestamp) -> bool {
         let held_back = self.record.waiting.as_ref().is_some_and(|waiting| due >= waiting.due);
         !held_back && !self.snapshot.uptime.covers(due, self.snapshot.moment(self.now))
     }
@@ -338,7 +343,9 @@ impl Verdict {
     }
 
     fn fire(&mut self, look: &Look<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
-        self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome });
+        let is_cron = matches!(look.schedule.trigger, TriggerConfig::Cron { .. });
+        let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && look.missed(due);
+        self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome, made_up });
     }
 
     /// Says so once: the record remembers what it waits for, and since when.

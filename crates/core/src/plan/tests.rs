@@ -4,6 +4,7 @@ mod clocks;
 mod coming;
 mod ends;
 mod money;
+mod overdue;
 mod preparing;
 mod seats;
 mod sessions;

@@ -117,7 +117,7 @@ fn waiting(asks: usize) -> Option<String> {
 }
 
 /// What does not run although nobody turned it off: because of a breaker, for want of money, each budget once, what
-/// cannot find out what it is to run for, and what has given up. That a provider is used up is told above.
+/// cannot find out what it is to run for, what has given up, what does not get a place, and what was missed. That a provider is used up is told above.
 fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -142,13 +142,26 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
             (_, _, Some(error)) if view.preparing => {
                 format!("{}: {name}: {}", print::styled("held up", print::ODD), print::one_line(error, 300))
             }
+            _ if view.is_starved(now) => starved(&name, view, now),
             _ => continue,
         };
         if !lines.contains(&line) {
             lines.push(line);
         }
     }
+    for (view, missed) in schedules.iter().filter_map(|view| Some((view, view.missed.as_ref()?))) {
+        let what = print::styled("missed", print::ODD);
+        lines.push(format!("{what}: {}/{}: {}", view.agent, view.schedule, missed.note));
+    }
     lines
+}
+
+/// One that is due and does not get a place.
+fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
+    let since = view.due_since.map(|since| ago::from_now(now, since)).unwrap_or_default();
+    let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
+    let why = print::one_line(view.awaited().unwrap_or_default(), 300);
+    format!("{what}: {name} was due {since}{again}: {why}")
 }
 
 /// A work item that nobody takes before a person has acted.

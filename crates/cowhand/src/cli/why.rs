@@ -17,7 +17,6 @@ use super::schedule::FullName;
 use super::{Failure, ago, complete, left, number, place, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
-use cowhand_engine::schedule_view::because;
 use cowhand_web::api::{AgentView, FiringView, Page, Problem, Status, segment};
 
 #[derive(Debug, Args)]
@@ -61,13 +60,11 @@ struct Answer {
 
 impl Answer {
     async fn of(client: &WayIn<'_>, name: &FullName, limit: u32) -> Result<Self, Problem> {
-        let address = name.address();
-        let schedule: ScheduleView = client.get(&address).await?;
-        let firings: Page<FiringView> = client.get(&format!("{address}/firings?limit={limit}")).await?;
+        let (schedule, firings) = of_one_moment(client, name, limit).await?;
         let mut given_up = client.get::<Status>("status").await?.given_up;
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
-        Ok(Self { schedule, firings: firings.items, given_up })
+        Ok(Self { schedule, firings, given_up })
     }
 
     fn print(&self, alone: bool, now: Timestamp) {
@@ -82,12 +79,35 @@ impl Answer {
     fn print_firings(&self, now: Timestamp) {
         print::line("");
         if self.firings.is_empty() {
-            let is_due = self.schedule.due_since.is_some();
+            let ScheduleView { due_since, missed, next_run_at, .. } = &self.schedule;
+            let is_due = due_since.is_some() || missed.is_some() || next_run_at.is_some_and(|at| at <= now);
             print::line(if is_due { "It has not fired yet." } else { "It has never been due." });
         } else {
             ledger(&self.firings, now).print();
         }
     }
+}
+
+/// Reads how a schedule stands and its firings, again if a job of it began or ended in between.
+async fn of_one_moment(
+    client: &WayIn<'_>,
+    name: &FullName,
+    limit: u32,
+) -> Result<(ScheduleView, Vec<FiringView>), Problem> {
+    const MOST_READS: usize = 10;
+    let address = name.address();
+    let stands = |view: &ScheduleView| (view.status, view.last_run_at, view.jobs_waiting, view.preparing);
+    let mut before: ScheduleView = client.get(&address).await?;
+    let mut firings = Vec::new();
+    for _ in 0..MOST_READS {
+        firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit={limit}")).await?.items;
+        let after: ScheduleView = client.get(&address).await?;
+        if stands(&before) == stands(&after) {
+            break;
+        }
+        before = after;
+    }
+    Ok((before, firings))
 }
 
 impl Why {
@@ -161,6 +181,9 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
     let asked = format!("{} asked for a follow-up in {job}, {when}", agent.name);
     print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
 }
+
+/// What an interval waits for while a job that it fired lives.
+const COUNTS_FROM_END: &str = "an interval counts from the end of its previous job, which had not ended";
 
 /// What it does now, what it waits for, and when it will fire.
 fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
@@ -253,6 +276,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
         (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" => {
             Some("It has fired, and a `delay` fires once.".to_owned())
         }
+        (Some(SkipReason::NotDue) | None, next) if view.missed.is_some() => missed(view, next, now),
         (Some(SkipReason::NotDue) | None, Some(at)) if at <= now => Some("It is due now.".to_owned()),
         (Some(SkipReason::NotDue), Some(at)) if is_noted => {
             let note = view.skip_note.as_deref().unwrap_or_default();
@@ -289,13 +313,28 @@ fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
     format!("It fired{since}, and is being prepared: it waits for the answer of {by}.")
 }
 
+/// `2 times were missed since …; one run makes up for that when a daemon starts. Its next time is in 57m (…).`
+fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
+    let note = &view.missed.as_ref()?.note;
+    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
+    Some(format!("It is late: {}{}", stop(note), next.unwrap_or_default()))
+}
+
 /// `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
-    let since = view.due_since.map(|due| format!("It was due {} and waits", ago::from_now(now, due)));
+    let since = view.due_since.map(|due| match view.due_again {
+        0 => format!("It was due {} and waits", ago::from_now(now, due)),
+        _ => format!("It was first due {}{}, and waits", ago::from_now(now, due), view.due_again_in_words()),
+    });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
-    let note = view.skip_note.as_deref().filter(|_| view.skip_note_reason == Some(reason));
-    let why = note.map_or_else(|| because(reason).to_owned(), |note| print::one_line(note, 400));
+    let why = match view.awaited() {
+        // An interval counts from the end of what it fired, whatever `overlap` says.
+        Some(_) if reason == SkipReason::AlreadyRunning && view.due_since.is_none() => {
+            COUNTS_FROM_END.to_owned()
+        }
+        awaited => print::one_line(awaited.unwrap_or_default(), 400),
+    };
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 

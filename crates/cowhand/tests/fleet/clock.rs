@@ -219,3 +219,39 @@ fn run_once_makes_up_one_firing_of_an_outage() {
     );
     assert!(counts["coalesced"] >= 45, "{counts:?}");
 }
+
+/// While no daemon runs, it is told what was missed and what becomes of it; afterwards, that it was made up.
+#[test]
+fn what_was_missed_is_told_before_and_after() {
+    for (misfire, then) in [("run_once", "one run makes up for that"), ("skip", "they are skipped")] {
+        let fleet = Stepped::with(&every_two_seconds(misfire));
+        fleet.start();
+        wait_until("a run", || (fleet.completed() >= 1).then_some(()));
+        assert_eq!(fleet.run(&["stop"]).code, Some(0));
+        fleet.set_clock("+95s");
+        for verb in [&["why", "worker/tick"][..], &["status"], &["schedule", "list"], &["schedule", "next"]] {
+            let said = fleet.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(said.contains("times were missed since 2"), "{verb:?}: {said}");
+            assert!(said.contains(then), "{verb:?}: {said}");
+            assert!(!said.contains("It is not due"), "{said}");
+        }
+        fleet.start();
+        let made_up = |row: &Value| row["why"].as_str().is_some_and(|why| why.contains("makes up for it"));
+        let missed = |row: &Value| row["outcome"] == "missed";
+        wait_until("what becomes of them", || {
+            let rows = fleet.json(&["why", "worker/tick", "--limit", "100"])["firings"].take();
+            let rows = rows.as_array().unwrap();
+            let told = if misfire == "skip" { rows.iter().any(missed) } else { rows.iter().any(made_up) };
+            told.then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_daemon_has_not_started_in_the_future() {
+    let fleet = Stepped::with(OFTEN);
+    fleet.start();
+    fleet.set_clock("-172800s");
+    let said = fleet.run(&["status"]).stdout;
+    assert!(said.contains("started ") && !said.contains("started in"), "{said}");
+}

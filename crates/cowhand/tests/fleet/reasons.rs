@@ -393,3 +393,47 @@ fn what_a_job_waits_for_is_a_sentence() {
         assert!(!status.contains("(exit)") && !status.contains(code), "{status}");
     }
 }
+
+#[test]
+fn a_job_that_is_tried_again_says_what_failed_and_when() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    retry: {max_attempts: 3, backoff: 1h, on: [error]}
+    schedules:
+      often: {type: interval, interval: 1s}
+      asked: {type: manual}
+",
+    );
+    scene.start();
+    scene.run(&["trigger", "a", "asked"]);
+    for name in ["a/often", "a/asked"] {
+        wait_until("its job to be tried again", || {
+            (scene.json(&["schedule", "show", name])["skip_reason"] == "requeued").then_some(())
+        });
+        let said = why(&scene, name);
+        assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
+        assert!(said.contains("It waits, and goes on in ") && !said.contains("had not ended"), "{said}");
+    }
+}
+
+#[test]
+fn the_next_firing_has_the_reason_of_why() {
+    let scene = Scene::with(
+        "budget: {per_day_tokens: 1}
+agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    schedules:
+      asked: {type: manual}
+      fresh: {type: interval, interval: 1h}
+",
+    );
+    let said = why(&scene, "a/fresh");
+    assert!(said.contains("It is due now.") && said.contains("It has not fired yet."), "{said}");
+    let next = scene.run(&["schedule", "next", "a/asked"]).stdout;
+    assert!(next.contains("a schedule of type manual does not fire by the clock"), "{next}");
+}

@@ -7,7 +7,7 @@ use cowhand_core::budget::{Purse, Tells};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
-use cowhand_core::policy::Retry;
+use cowhand_core::policy::{Misfire, Retry};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
 use cowhand_core::trigger::{FiringKey, Occasion};
@@ -160,7 +160,7 @@ async fn act(
             }
             Ok(false)
         }
-        Action::Fire { schedule, key, due, outcome } => {
+        Action::Fire { schedule, key, due, outcome, made_up } => {
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
@@ -171,7 +171,8 @@ async fn act(
                 FiringOutcome::Missed => Decision::Miss,
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
-            let firing = Firing { schedule, key, due, decision };
+            let note = made_up.then(|| made_up_by(known.timing.misfire));
+            let firing = Firing { schedule, key, due, decision, note };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, expect, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
@@ -197,6 +198,14 @@ async fn act(
             Ok(news)
         }
     }
+}
+
+/// What the ledger says about a firing that was missed and runs all the same.
+fn made_up_by(misfire: Misfire) -> String {
+    let policy = misfire.as_str();
+    format!(
+        "its time was missed, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)"
+    )
 }
 
 /// The policy of the job's schedule, or of its agent, and whether what ran it is one that would have told only in the end

@@ -69,7 +69,7 @@ impl Fleet {
         let key = delivery.occurrence().key(0);
         let firing = if reception == Reception::Unwanted {
             let decision = Decision::Skip(SkipReason::Filtered);
-            Firing { schedule: schedule.id, key, due: now, decision }
+            Firing { schedule: schedule.id, key, due: now, decision, note: None }
         } else {
             Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
         };

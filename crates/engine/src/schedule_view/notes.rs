@@ -49,7 +49,8 @@ impl ScheduleView {
             self.skip_reason = Some(SkipReason::UsageLimit);
             return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
         }
-        if let Some((until, sentence)) = put_back(schedule, snapshot, now) {
+        let put_back = put_back(schedule, snapshot, now);
+        if let Some((until, sentence)) = put_back.or_else(|| tried_again(schedule, snapshot, now)) {
             self.skip_reason = Some(SkipReason::Requeued);
             return self.noted(SkipReason::Requeued, Some(until), sentence);
         }
@@ -162,6 +163,12 @@ fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<
     jobs.filter_map(|job| Some((job, job.put_back(now)?)))
         .map(|(job, (until, sentence))| (until, format!("{}: {sentence}", job.id)))
         .next()
+}
+
+/// Why its oldest job that failed and is tried again waits, and until when.
+fn tried_again(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
+    let (job, until) = snapshot.tried_again(schedule.id, now)?;
+    Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
 }
 
 /// What is asked before it is known what a firing runs for, in this order.

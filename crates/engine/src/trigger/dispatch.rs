@@ -22,7 +22,7 @@ pub(crate) struct Dispatch<'a> {
 impl Dispatch<'_> {
     pub(crate) fn firing(self, key: FiringKey, occasion: Occasion, now: Timestamp) -> Firing {
         let decision = self.decision(&key, occasion, now);
-        Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision }
+        Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
     }
 
     /// What the schedule wants runs, or first an inquiry is made; the rest is written down. Who fires by hand is not

@@ -55,7 +55,7 @@ impl Timer {
     fn fire(&mut self, actions: Vec<Action>, now: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
         for action in actions {
-            let Action::Fire { schedule, key, due, outcome } = action else { continue };
+            let Action::Fire { schedule, key, due, outcome, .. } = action else { continue };
             self.record.passed(&key, due);
             self.record.looked(now.into());
             let fired = self.roster.schedule(schedule).filter(|_| outcome == FiringOutcome::Ran);

@@ -10,6 +10,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::uptime::Uptime;
 use cowhand_engine::daemon::tick::{AtOnce, Tick, tick};
+use cowhand_engine::schedule_view::schedules_of;
 use cowhand_store::{Claim, Starter, Store};
 use cowhand_system::clock::Clock;
 use cowhand_testing::on_both;
@@ -223,6 +224,7 @@ on_both! {
     often_daily_and_weekly_side_by_side,
     the_documented_agent_with_five_schedules,
     each_misfire_policy_after_a_restart,
+    a_wait_counts_from_the_first_due_time,
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
     ticking_twice_changes_nothing,
@@ -326,6 +328,21 @@ async fn the_documented_agent_with_five_schedules(database: &str) {
     assert_eq!(of("weekly-review"), ["05 10:03"], "after another check: {started:?}");
     assert_eq!(of("health-check")[..3], ["05 07:56", "05 08:07", "05 08:18"], "{started:?}");
     assert_eq!(of("deploy"), [] as [&str; 0]);
+}
+
+/// Later due times stand for earlier ones, and it waits all the same since the first.
+async fn a_wait_counts_from_the_first_due_time(database: &str) {
+    let schedules = [
+        ("s", r#"{"type":"cron","cron":"1-59 10 * * *"}"#),
+        ("long", r#"{"type":"cron","cron":"0 10 * * *"}"#),
+    ];
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &schedules).await.job_takes(100);
+    story.until("2026-01-05T10:04:30Z").await;
+    assert_eq!(story.ledger().await, ["10:01 coalesced", "10:02 coalesced", "10:03 coalesced"]);
+    let views = schedules_of(&story.roster, &story.store.snapshot().await.unwrap(), story.now);
+    let due: Timestamp = "2026-01-05T10:01:00Z".parse().unwrap();
+    assert_eq!((views[0].due_since, views[0].due_again), (Some(due), 3));
+    assert!(views[0].is_starved(story.now) && !views[1].is_starved(story.now));
 }
 
 async fn each_misfire_policy_after_a_restart(database: &str) {

@@ -33,7 +33,10 @@ fn id_of(roster: &Roster) -> ScheduleId {
 async fn fire_interval(store: &Store, schedule: ScheduleId, number: u64) -> Fired {
     let due = at(number.cast_signed());
     let key = Occurrence::Interval(number).key(0);
-    store.fire_once(Firing { schedule, key, due, decision: Decision::Run(new_job()) }, due).await.unwrap()
+    store
+        .fire_once(Firing { schedule, key, due, decision: Decision::Run(new_job()), note: None }, due)
+        .await
+        .unwrap()
 }
 
 async fn one_that_fired_goes_on_beyond_both(place: Place) {
@@ -83,7 +86,7 @@ async fn jobs_that_end_meanwhile_do(place: Place) {
         let schedule = ScheduleId::of(&"coder".parse().unwrap(), &name.parse().unwrap());
         let due = 3_600 * round;
         let decision = Decision::Run(NewJob { schedule: Some(name.parse().unwrap()), ..new_job() });
-        let firing = Firing { schedule, key: crate::cron_key(due), due: at(due), decision };
+        let firing = Firing { schedule, key: crate::cron_key(due), due: at(due), decision, note: None };
         let Fired::Recorded(Some(job)) = store.fire_once(firing, at(due)).await.unwrap() else {
             panic!("a job")
         };

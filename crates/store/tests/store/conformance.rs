@@ -61,8 +61,13 @@ fn failed(kind: ErrorKind) -> Outcome {
 }
 
 pub(crate) async fn fire(store: &Store, schedule: ScheduleId, second: i64) -> Job {
-    let firing =
-        Firing { schedule, key: cron_key(second), due: at(second), decision: Decision::Run(new_job()) };
+    let firing = Firing {
+        schedule,
+        key: cron_key(second),
+        due: at(second),
+        decision: Decision::Run(new_job()),
+        note: None,
+    };
     match store.fire_once(firing, at(second)).await.unwrap() {
         Fired::Recorded(Some(job)) => job,
         other => panic!("{other:?}"),
@@ -101,7 +106,13 @@ async fn schedules_are_loaded_once_and_re_armed_when_they_change(place: Place) {
 async fn a_firing_makes_one_job_and_one_row(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let job = fire(&store, schedule, 3_600).await;
-    let again = Firing { schedule, key: cron_key(3_600), due: at(3_600), decision: Decision::Run(new_job()) };
+    let again = Firing {
+        schedule,
+        key: cron_key(3_600),
+        due: at(3_600),
+        decision: Decision::Run(new_job()),
+        note: None,
+    };
     assert_eq!(store.fire_once(again, at(3_700)).await.unwrap(), Fired::Duplicate);
     assert_eq!(store.job(job.id().clone()).await.unwrap().as_ref(), Some(&job));
     let ledger = store.ledger(schedule, 10).await.unwrap();
@@ -118,7 +129,7 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let fire = async |second, max_concurrent| {
         let decision = Decision::Run(new_job());
-        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision };
+        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision, note: None };
         let starter = Starter {
             node: "node-a".into(),
             lease: MINUTE,
@@ -157,7 +168,7 @@ async fn what_does_not_run_is_a_row_too(place: Place) {
         (7_200, Decision::Coalesce),
         (10_800, Decision::Skip(SkipReason::OutsideHours)),
     ] {
-        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision };
+        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision, note: None };
         assert_eq!(store.fire_once(firing, at(11_000)).await.unwrap(), Fired::Recorded(None));
     }
     let outcomes: Vec<_> =
@@ -174,7 +185,7 @@ async fn a_delay_is_done_after_it_fired(place: Place) {
     let schedule = roster.agents[0].schedules[0].id;
     store.load_schedules(roster, at(0)).await.unwrap();
     let key = Occurrence::Delay(at(10)).key(0);
-    let firing = Firing { schedule, key, due: at(10), decision: Decision::Run(new_job()) };
+    let firing = Firing { schedule, key, due: at(10), decision: Decision::Run(new_job()), note: None };
     assert!(matches!(store.fire_once(firing, at(10)).await.unwrap(), Fired::Recorded(Some(_))));
     assert_eq!(store.schedules().await.unwrap()[0].state, ScheduleState::Disabled { why: DisabledBy::Done });
 }
@@ -345,7 +356,7 @@ async fn forks_and_retries_know_their_origin(place: Place) {
 async fn jobs_by_hand_do_not_move_the_schedule(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let key = Occurrence::Manual("k1").key(0);
-    let by_hand = Firing { schedule, key, due: at(5), decision: Decision::Run(new_job()) };
+    let by_hand = Firing { schedule, key, due: at(5), decision: Decision::Run(new_job()), note: None };
     let Fired::Recorded(Some(job)) = store.fire_once(by_hand.clone(), at(5)).await.unwrap() else { panic!() };
     assert_eq!(store.fire_once(by_hand, at(6)).await.unwrap(), Fired::Duplicate, "an idempotency key");
     let (_, epoch) = claim(&store, &job, 6).await;
@@ -494,7 +505,7 @@ async fn unknown_ids_are_named(place: Place) {
     let nobody = ScheduleId::of(&"nobody".parse().unwrap(), &"s".parse().unwrap());
     assert!(matches!(store.enable(nobody, at(0)).await.unwrap_err(), StoreError::NoSchedule(_)));
     let key = FiringKey::stored("manual:x".into());
-    let firing = Firing { schedule: nobody, key, due: at(0), decision: Decision::Miss };
+    let firing = Firing { schedule: nobody, key, due: at(0), decision: Decision::Miss, note: None };
     assert!(matches!(store.fire_once(firing, at(0)).await.unwrap_err(), StoreError::NoSchedule(_)));
     assert_eq!(store.last_event().await.unwrap(), 0);
 }

@@ -76,7 +76,8 @@ async fn the_process_that_gets_killed() {
         tasks.spawn(async move {
             for second in (start + task..).step_by(8) {
                 let key = cron_key(second);
-                let firing = Firing { schedule, key, due: at(second), decision: Decision::Run(new_job()) };
+                let firing =
+                    Firing { schedule, key, due: at(second), decision: Decision::Run(new_job()), note: None };
                 if let Fired::Recorded(Some(job)) = store.fire_once(firing, at(second)).await.unwrap() {
                     println!("answered {}", job.id());
                 }

@@ -137,7 +137,7 @@ async fn an_item_through_its_whole_life(place: Place) {
 async fn a_firing_knows_all_its_jobs(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let decision = Decision::Prepare(Occasion::default());
-    let firing = Firing { schedule, key: cron_key(1), due: at(1), decision };
+    let firing = Firing { schedule, key: cron_key(1), due: at(1), decision, note: None };
     assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
     let first = hold(&store, schedule, "x").await;
     let second = hold(&store, schedule, "y").await;
@@ -360,6 +360,7 @@ async fn a_firing_is_prepared_by_one(place: Place) {
         key: cron_key(1),
         due: at(1),
         decision: Decision::Prepare(Occasion::by_hand(&cron_key(1), Some("Go.".to_owned()))),
+        note: None,
     };
     assert_eq!(store.fire_once(firing.clone(), at(1)).await.unwrap(), Fired::Recorded(None));
     assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Duplicate);
@@ -391,7 +392,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     let names = ["9", "10", "1", "2"];
     for name in names {
         let decision = Decision::Prepare(Occasion::default());
-        let firing = Firing { schedule, key: key(name), due: at(1), decision };
+        let firing = Firing { schedule, key: key(name), due: at(1), decision, note: None };
         assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None));
     }
     let waiting = async || -> Vec<String> {
@@ -415,8 +416,13 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
     assert_eq!(waiting().await, ["10", "1", "2"]);
     // Those that come when others are done go to the end all the same.
-    let firing =
-        Firing { schedule, key: key("0"), due: at(0), decision: Decision::Prepare(Occasion::default()) };
+    let firing = Firing {
+        schedule,
+        key: key("0"),
+        due: at(0),
+        decision: Decision::Prepare(Occasion::default()),
+        note: None,
+    };
     store.fire_once(firing, at(6)).await.unwrap();
     assert_eq!(waiting().await, ["10", "1", "2", "0"]);
 }

@@ -29,8 +29,13 @@ async fn sixteen_fire_the_same_key(place: Place) {
         let mut tasks = JoinSet::new();
         for _ in 0..TASKS {
             let store = store.clone();
-            let firing =
-                Firing { schedule, key: cron_key(round), due: at(round), decision: Decision::Run(new_job()) };
+            let firing = Firing {
+                schedule,
+                key: cron_key(round),
+                due: at(round),
+                decision: Decision::Run(new_job()),
+                note: None,
+            };
             tasks.spawn(async move { store.fire_once(firing, at(round)).await.unwrap() });
         }
         let answers = tasks.join_all().await;

@@ -44,7 +44,13 @@ async fn prunable(store: &Store) -> Vec<JobId> {
 
 async fn a_pruned_job_leaves_its_firing_and_its_events(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
-    let firing = || Firing { schedule, key: cron_key(60), due: at(60), decision: Decision::Run(new_job()) };
+    let firing = || Firing {
+        schedule,
+        key: cron_key(60),
+        due: at(60),
+        decision: Decision::Run(new_job()),
+        note: None,
+    };
     let Fired::Recorded(Some(job)) = store.fire_once(firing(), at(60)).await.unwrap() else { panic!() };
     run(&store, &job, 61).await;
     let ended = store.ended_jobs(None).await.unwrap();

@@ -118,7 +118,7 @@ pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
 
 pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Counts), Problem> {
     let (roster, now) = (api.roster(), api.now());
-    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let snapshot = api.snapshot(&roster, now).await?;
     let schedules = schedules_of(&roster, &snapshot, now);
     let names: Vec<&AgentName> = roster.agents.iter().map(|agent| &agent.name).collect();
     let newest = api.store.newest_jobs(&names).await?;

@@ -47,8 +47,11 @@ use axum::Router;
 use axum::http::Method;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get};
+use cowhand_core::moment::Moment;
+use cowhand_core::plan::Snapshot;
 use cowhand_core::roster::Roster;
 use cowhand_core::server::Scope;
+use cowhand_core::uptime::Uptime;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -56,7 +59,7 @@ use serde::{Deserialize, Serialize};
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::veil::Veil;
-use cowhand_store::Store;
+use cowhand_store::{Store, StoreError};
 use cowhand_work::Sources;
 
 pub use agents::{AgentView, LastJob, Next};
@@ -216,6 +219,20 @@ impl Api {
             Side::Daemon(fleet) => fleet.clock().now(),
             Side::Alone { .. } => Timestamp::now(),
         }
+    }
+
+    /// What is so. Where no daemon runs, nobody watches the clock: what is due now is missed.
+    async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
+        let mut snapshot = self.store.snapshot_of(roster, now).await?;
+        if let Side::Alone { .. } = &self.side {
+            let present = Moment { wall: now, boot: snapshot.boot };
+            snapshot.uptime = Uptime::since(present);
+            // On a shared store the daemon of another node may run.
+            if let Some(since) = self.store.others_since(String::new()).await? {
+                snapshot.uptime.shared_with(since, present);
+            }
+        }
+        Ok(snapshot)
     }
 
     pub fn state(&self) -> &StateFolder {

@@ -6,6 +6,7 @@ use axum::{Extension, Json};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
+use cowhand_core::plan::Snapshot;
 use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
@@ -15,9 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::agents::triggered;
 use super::given::{ByPage, Count, Given, Params, named};
-use super::{Api, Page, Problem};
+use super::{Api, Page, Problem, waits};
 use cowhand_engine::fleet::{ScheduleView, Trigger};
-use cowhand_engine::schedule_view::{self, why_of};
+use cowhand_engine::schedule_view::{schedules_of, why_of};
 use cowhand_store::{JobOfFiring, LedgerRow};
 use cowhand_work::For;
 
@@ -164,6 +165,30 @@ pub(super) async fn view(
     found.map(Json).ok_or_else(|| Problem::not_found(format!("{agent} has no schedule {schedule}")))
 }
 
+/// Says of a job that is tried again what its last attempt failed with.
+async fn say_why_it_failed(
+    api: &Api,
+    snapshot: &Snapshot,
+    view: &mut ScheduleView,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let Some((live, _)) = snapshot.tried_again(view.id, now).filter(|(live, _)| live.put_back(now).is_none())
+    else {
+        return Ok(());
+    };
+    let Some(job) = api.store.job(live.id.clone()).await? else { return Ok(()) };
+    if let Some(message) = waits::last_failure(api, &job).await? {
+        view.skip_note = Some(format!("{}: {message}", live.id));
+    }
+    Ok(())
+}
+
 pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
-    Ok(schedule_view::schedules(&api.store, &api.roster(), api.now()).await?)
+    let (roster, now) = (api.roster(), api.now());
+    let snapshot = api.snapshot(&roster, now).await?;
+    let mut views = schedules_of(&roster, &snapshot, now);
+    for view in views.iter_mut().filter(|view| view.skip_note_reason == Some(SkipReason::Requeued)) {
+        say_why_it_failed(api, &snapshot, view, now).await?;
+    }
+    Ok(views)
 }

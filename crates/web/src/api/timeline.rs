@@ -88,7 +88,7 @@ pub(super) async fn timeline(
     }
     api.know(asked.agent.as_ref(), None).await?;
     let roster = api.roster();
-    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let snapshot = api.snapshot(&roster, now).await?;
     let mut known = schedules_of(&roster, &snapshot, now);
     known.retain(|view| asked.agent.as_ref().is_none_or(|agent| view.agent == *agent));
     let of_view = |view: ScheduleView| {
@@ -167,7 +167,7 @@ pub(super) async fn next(
     let (agent, now): (AgentName, _) = (named(&agent)?, api.now());
     let id = find(&api, &agent, &schedule).await?;
     let roster = api.roster();
-    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let snapshot = api.snapshot(&roster, now).await?;
     // The config may have been read again in between.
     let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
     let found = known.schedules.iter().find(|known| known.id == id);
@@ -234,7 +234,7 @@ pub(super) async fn coming(
         _ => {}
     }
     let (roster, now) = (api.roster(), api.now());
-    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let snapshot = api.snapshot(&roster, now).await?;
     let outlook = Outlook::new(now, &roster, &snapshot);
     let (from, count) = (from.unwrap_or(now), count.map_or(10, |Many(count)| count) as usize);
     let mut coming = Vec::new();

@@ -77,7 +77,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Proble
         let message = gone_sentence(job.agent());
         return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
     };
-    let snapshot = api.store.snapshot_of(&roster, now).await?;
+    let snapshot = api.snapshot(&roster, now).await?;
     // It may have begun since.
     let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
     if let Some(waits) = in_snapshot(&roster, agent, &snapshot, live, now) {
@@ -132,7 +132,7 @@ fn without_code(sentence: &str) -> &str {
 }
 
 /// `attempt 1 failed, and it is tried again: exit code 3`
-async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, Problem> {
+pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, Problem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());
     Ok(last.and_then(|last| match last.outcome {

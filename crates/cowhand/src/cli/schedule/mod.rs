@@ -123,6 +123,23 @@ impl Named {
     }
 }
 
+/// Whether nothing holds it but that it is not due.
+const fn plain_or_none(view: &ScheduleView) -> bool {
+    matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
+}
+
+/// When one that has paused itself tries again: that is no firing, so it does not stand under NEXT. And since when one is
+/// due that waits.
+fn when_again(view: &ScheduleView, now: Timestamp) -> String {
+    match (view.status, view.skip_until, view.due_since) {
+        (ScheduleStatus::Paused, Some(until), _) => format!("; it tries again {}", ago::in_words(now, until)),
+        (_, _, Some(since)) if view.is_starved(now) => {
+            format!("; due since {}{}", ago::from_now(now, since), view.due_again_in_words())
+        }
+        _ => String::new(),
+    }
+}
+
 /// `alone`: no daemon runs, so nobody prepares a firing.
 pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Table {
     let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"]).sparing(&[
@@ -145,10 +162,13 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
             Some(by) if alone => Some(format!("it is prepared when a daemon starts: {by}")),
             Some(by) => Some(format!("being prepared: {by}")),
             None if view.status == ScheduleStatus::Error => None,
+            None if plain_or_none(view) && view.missed.is_some() => {
+                view.missed.as_ref().map(|missed| format!("missed: {}", missed.note))
+            }
             None => view
                 .skip_reason
                 .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
-                .map(|reason| format!("{reason}{note}")),
+                .map(|reason| format!("{reason}{note}{}", when_again(view, now))),
         };
         let waits = match (waits, &view.last_error) {
             (Some(waits), Some(error)) if view.preparing => Some(print::cell(&format!("{waits}; {error}"))),

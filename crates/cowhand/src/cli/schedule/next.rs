@@ -16,7 +16,6 @@ use super::FullName;
 use crate::cli::filter::Since;
 use crate::cli::{Failure, ago, complete, number, place, print};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
-use cowhand_engine::schedule_view::because;
 use cowhand_web::api::{ComingFiring, Page, segment};
 
 #[derive(Debug, Args)]
@@ -65,7 +64,32 @@ impl Next {
         if coming.is_empty() {
             print::prose(&self.nothing(config)?, 0);
         }
+        let is_empty = coming.is_empty();
         self.print(coming, from);
+        if self.cron.is_none() {
+            self.print_beside(config, is_empty)?;
+        }
+        Ok(())
+    }
+
+    /// What happens beside the firings to come: what was missed, and pauses that end.
+    fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
+        let views: Page<ScheduleView> =
+            place::ask(config, async |client| Ok(client.get("schedules").await?))?;
+        let wanted = |view: &&ScheduleView| {
+            let is = |name: &FullName| view.agent == name.agent && view.schedule == name.schedule;
+            self.name.as_ref().is_none_or(is)
+        };
+        for view in views.items.iter().filter(wanted) {
+            let name = format!("{}/{}", view.agent, view.schedule);
+            match (&view.missed, view.status, view.skip_until) {
+                (Some(missed), ..) => print::prose(&format!("{name}: {}", missed.note), 2),
+                (_, ScheduleStatus::Paused, Some(until)) if !is_empty => {
+                    print::prose(&format!("{name} has paused itself, and tries again at {until:.0}"), 2);
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -132,10 +156,14 @@ impl Next {
             }
             (ScheduleStatus::Finished, _) => "its `end_at` has passed".to_owned(),
             (ScheduleStatus::Paused, _) => {
-                let until = view.skip_until.map(|until| format!(" until {until:.0}")).unwrap_or_default();
+                let until = view
+                    .skip_until
+                    .map(|until| format!(", and tries again at {until:.0}"))
+                    .unwrap_or_default();
                 format!("it has paused itself{until}")
             }
-            (_, Some(SkipReason::UnsupportedType) | None) => {
+            // Whatever else keeps it from running, it never has one.
+            _ if !matches!(view.kind.as_str(), "interval" | "cron" | "delay") => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
             _ if view.preparing && alone => {
@@ -146,7 +174,7 @@ impl Next {
                 "it counts from the end of the job that it has fired".to_owned()
             }
             (_, Some(SkipReason::NotDue)) => "its calendar leaves no time for it".to_owned(),
-            (_, Some(reason)) => because(reason).to_owned(),
+            _ => view.awaited().map(|why| print::one_line(why, 400)).unwrap_or_default(),
         };
         let name = format!("{}/{}", view.agent, view.schedule);
         Ok(format!("{name} has no next firing: {why}; `cowhand why {name}` says more"))

@@ -38,8 +38,8 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
         @if !tight.is_empty() {
             (part("budgets", "Budgets that are nearly used up", &html! { a href="/usage" { "All budgets" } }, &budgets::table(&tight)))
         }
-        @if schedules.items.iter().any(|schedule| stopped(schedule).is_some()) {
-            (part("stopped", "Schedules that do not fire", &html! {}, &do_not_fire(&schedules.items)))
+        @if schedules.items.iter().any(|schedule| stopped(schedule, now).is_some()) {
+            (part("stopped", "Schedules that do not fire", &html! {}, &do_not_fire(&schedules.items, now)))
         }
         (part("running", "Running now", &more(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
@@ -125,12 +125,15 @@ fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup
 }
 
 /// Why one does not fire although nobody turned it off.
-fn stopped(schedule: &ScheduleView) -> Option<&str> {
+fn stopped(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
-        ScheduleStatus::Error => schedule.last_error.as_deref(),
-        ScheduleStatus::Paused => schedule.skip_note.as_deref(),
-        ScheduleStatus::Idle | ScheduleStatus::Running if schedule.preparing => {
-            schedule.last_error.as_deref()
+        ScheduleStatus::Error => schedule.last_error.clone(),
+        ScheduleStatus::Paused => schedule.skip_note.clone(),
+        ScheduleStatus::Idle | ScheduleStatus::Running if schedule.preparing => schedule.last_error.clone(),
+        ScheduleStatus::Idle | ScheduleStatus::Running if schedule.is_starved(now) => {
+            let since = schedule.due_since?;
+            let (again, why) = (schedule.due_again_in_words(), schedule.awaited()?);
+            Some(format!("it was due at {since:.0}{again}: {why}"))
         }
         ScheduleStatus::Idle
         | ScheduleStatus::Running
@@ -139,20 +142,21 @@ fn stopped(schedule: &ScheduleView) -> Option<&str> {
     }
 }
 
-fn do_not_fire(schedules: &[ScheduleView]) -> Markup {
+fn do_not_fire(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     html! {
         table {
             thead { tr { th { "Schedule" } th { "Agent" } th { "Status" } th.grow { "Why" } } }
             tbody {
-                @for (schedule, why) in schedules.iter().filter_map(|schedule| Some((schedule, stopped(schedule)?))) {
+                @for (schedule, why) in schedules.iter().filter_map(|schedule| Some((schedule, stopped(schedule, now)?))) {
                     tr {
                         td { (marks::schedule(&schedule.agent, &schedule.schedule)) }
                         td { (marks::agent(&schedule.agent)) }
                         td {
                             @if schedule.preparing { (marks::status_as("paused", "held up")) }
+                            @else if schedule.is_starved(now) { (marks::status_as("paused", "waits")) }
                             @else { (marks::status(schedule.status.as_str())) }
                         }
-                        td.grow { (Text(why)) }
+                        td.grow { (Text(&why)) }
                     }
                 }
             }

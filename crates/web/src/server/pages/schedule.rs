@@ -62,7 +62,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                 div { dt { "Type" } dd { (view.kind) } }
                 div { dt { "Last own run" } dd { @if let Some(time) = view.last_run_at { (marks::from_now(time, now)) } @else { "never" } } }
                 div { dt { "Next" } dd { (super::agent::next(view, now)) } }
-                @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) } } }
+                @if let Some(due) = view.due_since { div { dt { "Due since" } dd { (marks::from_now(due, now)) (view.due_again_in_words()) } } }
             }
             @if let Some(place) = &view.off_in_file {
                 p.alert { "It is turned off by " code { "enabled: false" } " in " (Text(place)) "; change it there to turn it on." }
@@ -72,7 +72,7 @@ fn head(view: &ScheduleView, base: &str, now: Timestamp) -> Markup {
                     b { @match view.skip_note_reason {
                         Some(SkipReason::Paused) => "It has paused itself: ",
                         Some(SkipReason::UsageLimit) => "Its provider is used up: ",
-                        Some(SkipReason::Requeued) => "It could not start: ",
+                        Some(SkipReason::Requeued) => "It is tried again: ",
                         Some(SkipReason::OverBudget) => "No money: ",
                         Some(SkipReason::NotDue) => "It is not due: ",
                         _ => "It waits: ",

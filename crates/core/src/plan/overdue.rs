@@ -1,0 +1,94 @@
+//! Due times that have passed and did not run: those that nobody could fire, and those that wait.
+
+use jiff::Timestamp;
+
+use super::coming::Outlook;
+use super::due::Look;
+use crate::cron::Cron;
+use crate::policy::{MOST_MISFIRES, Misfire};
+use crate::roster::{Agent, Schedule};
+use crate::schedule::FiringOutcome;
+use crate::trigger::TriggerConfig;
+
+/// More are not counted.
+const MOST_COUNTED: usize = 1_000;
+
+/// Due times of a cron schedule that passed while no daemon ran, and what the next daemon does with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Missed {
+    /// The first of them.
+    pub since: Timestamp,
+    /// How many; 100 at most are counted.
+    pub times: usize,
+    /// How many runs `misfire` makes up for them.
+    pub runs: usize,
+    misfire: Misfire,
+}
+
+impl Missed {
+    /// `2 due times were missed since 2026-01-05T10:00:00Z, while no daemon ran; one run makes up for them when a daemon
+    /// starts (\`misfire: run_once\`)`
+    pub fn sentence(&self) -> String {
+        let since = format!("{:.0}", self.since);
+        let what = match self.times {
+            1 => format!("its time {since} was missed, because no daemon ran"),
+            MOST_MISFIRES.. => {
+                format!("{MOST_MISFIRES} times or more were missed since {since}, because no daemon ran")
+            }
+            more => format!("{more} times were missed since {since}, because no daemon ran"),
+        };
+        let it = if self.times == 1 { "it is" } else { "they are" };
+        let policy = self.misfire.as_str();
+        let then = match (self.runs, self.misfire) {
+            (0, Misfire::Skip) => format!("{it} skipped when a daemon starts (`misfire: {policy}`)"),
+            (0, _) => format!("{it} skipped when a daemon starts (`max_lateness`)"),
+            (1, _) => format!("one run makes up for that when a daemon starts (`misfire: {policy}`)"),
+            (runs, _) => format!("{runs} runs make up for them when a daemon starts (`misfire: {policy}`)"),
+        };
+        format!("{what}; {then}")
+    }
+}
+
+impl Outlook<'_> {
+    /// Returns what a cron schedule has missed, if nobody watches the clock now: if `uptime` of the snapshot begins now.
+    pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
+        let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
+        self.search(agent, schedule, |search| search.look.backlog(expression))
+    }
+
+    /// Counts the due times since the first one that waits, with that one. None wait if it is zero.
+    pub fn times_waited(&self, agent: &Agent, schedule: &Schedule) -> usize {
+        self.search(agent, schedule, |search| search.look.times_waited())
+    }
+}
+
+impl Look<'_> {
+    fn backlog(&self, cron: &Cron) -> Option<Missed> {
+        let decided = self.decided_until();
+        if self.snapshot.uptime.covers(decided, self.snapshot.moment(self.now)) {
+            return None;
+        }
+        let mut missed = self.misfires(self.overdue(cron, decided));
+        let is_full = missed.len() == MOST_MISFIRES;
+        missed.retain(|(due, outcome)| !matches!(outcome, FiringOutcome::Skipped(_)) && self.missed(*due));
+        let (oldest, _) = *missed.first()?;
+        let first = cron.next_after(decided, self.zone()).filter(|_| is_full);
+        Some(Missed {
+            since: first.unwrap_or(oldest),
+            times: missed.len(),
+            runs: missed.iter().filter(|(_, outcome)| *outcome == FiringOutcome::Ran).count(),
+            misfire: self.schedule.timing.misfire,
+        })
+    }
+
+    fn times_waited(&self) -> usize {
+        let Some(waiting) = &self.record.waiting else { return 0 };
+        let TriggerConfig::Cron { expression, .. } = &self.schedule.trigger else { return 1 };
+        let zone = self.zone();
+        let later = std::iter::successors(expression.next_after(waiting.due, zone), |due| {
+            expression.next_after(*due, zone)
+        });
+        let later = later.take_while(|due| self.spread(expression, *due) <= self.now);
+        1 + later.take(MOST_COUNTED).filter(|due| self.schedule.timing.allows(*due, zone)).count()
+    }
+}

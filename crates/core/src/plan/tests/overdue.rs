@@ -1,0 +1,104 @@
+//! Due times that have passed: what a daemon that starts now makes of them, and how long one waits.
+
+use super::*;
+use crate::plan::coming::Outlook;
+
+/// What it missed, if a daemon runs since `start`.
+fn missed(scene: Scene, start: &str, now: &str) -> Option<String> {
+    let scene = scene.up_since(start);
+    let agent = &scene.roster.agents[0];
+    let outlook = Outlook::new(at(now), &scene.roster, &scene.snapshot);
+    outlook.missed(agent, &agent.schedules[0]).map(|missed| missed.sentence())
+}
+
+#[test]
+fn what_was_missed_and_what_becomes_of_it() {
+    let lateness = r#""misfire":"run_all","max_lateness":"10m""#;
+    let hours = r#""active_hours":{"start":"10:30","end":"12:30"}"#;
+    for (case, scene, expected) in [
+        (
+            "run_once",
+            hourly(r#""misfire":"run_once""#),
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; one run makes up for that when a \
+             daemon starts (`misfire: run_once`)",
+        ),
+        (
+            "one of them",
+            Scene::new(HOURLY).last_due("11:00"),
+            "its time 2026-01-05T12:00:00Z was missed, because no daemon ran; one run makes up for that when a daemon \
+             starts (`misfire: run_once`)",
+        ),
+        (
+            "skip",
+            hourly(r#""misfire":"skip""#),
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; they are skipped when a daemon \
+             starts (`misfire: skip`)",
+        ),
+        (
+            "run_all",
+            hourly(r#""misfire":"run_all""#),
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; 3 runs make up for them when a \
+             daemon starts (`misfire: run_all`)",
+        ),
+        (
+            "too late",
+            hourly(lateness),
+            "3 times were missed since 2026-01-05T10:00:00Z, because no daemon ran; they are skipped when a daemon \
+             starts (`max_lateness`)",
+        ),
+        (
+            "what its calendar passes over was not missed",
+            hourly(hours),
+            "2 times were missed since 2026-01-05T11:00:00Z, because no daemon ran; one run makes up for that when a \
+             daemon starts (`misfire: run_once`)",
+        ),
+    ] {
+        assert_eq!(missed(scene, "12:20", "12:20").as_deref(), Some(expected), "{case}");
+    }
+}
+
+#[test]
+fn nothing_was_missed() {
+    let off = || {
+        let mut scene = hourly(r#""misfire":"run_all""#);
+        scene.record().state = ScheduleState::Disabled { why: DisabledBy::Person };
+        scene
+    };
+    for (case, scene, start) in [
+        ("a daemon runs", Scene::new(HOURLY).last_due("09:00"), "09:00"),
+        ("nothing was due", Scene::new(HOURLY).last_due("12:00"), "12:20"),
+        ("it is off", off(), "12:20"),
+        (
+            "it was held back",
+            Scene::new(HOURLY).last_due("09:00").waiting("10:00", SkipReason::AtCapacity),
+            "12:20",
+        ),
+        ("an interval is late, and misses nothing", Scene::new(EVERY).last_run("09:00"), "12:20"),
+    ] {
+        assert_eq!(missed(scene, start, "12:20"), None, "{case}");
+    }
+}
+
+#[test]
+fn a_missed_firing_that_runs_is_marked() {
+    let marked = |scene: &Scene| {
+        let plan = plan(at("12:20"), &scene.roster, &scene.snapshot);
+        plan.actions.iter().any(|action| matches!(action, Action::Fire { made_up: true, .. }))
+    };
+    assert!(marked(&hourly(r#""misfire":"run_once""#).up_since("12:20")));
+    assert!(!marked(&hourly(r#""misfire":"skip""#).up_since("12:20")));
+    assert!(!marked(&hourly(r#""misfire":"run_once""#).up_since("09:00")), "it is only late");
+}
+
+#[test]
+fn one_that_waits_was_due_so_often() {
+    for (case, scene, expected) in [
+        ("it does not wait", Scene::new(HOURLY), 0),
+        ("since its first time", Scene::new(HOURLY).waiting("10:00", SkipReason::AtCapacity), 3),
+        ("an interval is due once", Scene::new(EVERY).waiting("10:00", SkipReason::AtCapacity), 1),
+    ] {
+        let agent = &scene.roster.agents[0];
+        let outlook = Outlook::new(at("12:20"), &scene.roster, &scene.snapshot);
+        assert_eq!(outlook.times_waited(agent, &agent.schedules[0]), expected, "{case}");
+    }
+}
