@@ -4,7 +4,7 @@ use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Closing, ErrorKind, Job, JobState, Outcome, of_work};
-use cowhand_core::work::{WorkItemId, WorkOutcome};
+use cowhand_core::work::{WorkItem, WorkItemId, WorkOutcome};
 use jiff::{SignedDuration, Timestamp};
 
 use super::database::db::{Row, Tx, args};
@@ -66,7 +66,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(job) = jobs::get(tx, &job).await? else { return Ok(false) };
-                let is_its = job.work_item().is_some_and(|item| item.id == taking.item.id);
+                let is_its = job.work_item().is_some_and(|item| is_same_work(item, &taking.item));
                 let JobState::Ended { outcome, .. } = job.state() else { return Ok(false) };
                 let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
                 let outcome = of_work(outcome, report.as_ref());
@@ -281,6 +281,12 @@ async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<()
         owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now).await?;
     }
     Ok(())
+}
+
+/// Whether an item that names the job is the one that the job worked on. A person may have renamed it since.
+fn is_same_work(known: &WorkItem, now: &WorkItem) -> bool {
+    let [known_text, text] = [known, now].map(|item| item.description.trim());
+    known.id == now.id || (known_text == text && (known.title == now.title || !text.is_empty()))
 }
 
 /// Whether the holder has an item.

@@ -150,6 +150,11 @@ impl WorkSource for Files {
         .await
     }
 
+    async fn moved(&self, item: &WorkItemId, by: &Claimant) -> Result<Option<WorkItemId>, WorkSourceError> {
+        let (item, by) = (item.clone(), by.clone());
+        self.blocking(move |files| files.moved(&item, &by)).await
+    }
+
     async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
         let item = item.clone();
         self.blocking(move |files| files.standing(&item)).await

@@ -135,6 +135,12 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
 
+    /// The id under which the claimant's item stands now, if a person gave it another id since it was claimed. Asked if
+    /// `item` is not there, or is another item by now.
+    async fn moved(&self, _item: &WorkItemId, _by: &Claimant) -> Result<Option<WorkItemId>, WorkSourceError> {
+        Ok(None)
+    }
+
     /// Who has claimed the item, if the item itself says so. The claim may have run out.
     fn claimer(&self, _item: &WorkItem) -> Option<Claimer> {
         None

@@ -86,6 +86,46 @@ async fn a_person_can_have_a_missing_item_forgotten() {
     stop(fleet).await;
 }
 
+/// A person renames the file while its job runs: the claim in the file names the job.
+#[tokio::test]
+async fn a_result_is_told_to_an_item_that_was_renamed() {
+    let scene = Scene::new(UNTIL_GO, "", OFTEN);
+    scene.task("one", "");
+    let fleet = Arc::new(scene.started().await);
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    fs::rename(scene.path("tasks/one.md"), scene.path("tasks/two.md")).unwrap();
+    let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
+    let list: WorkView = client.get("work?all=true").await.unwrap();
+    let shown: Vec<_> = list.items.iter().map(|view| (view.item.id.to_string(), view.status)).collect();
+    assert_eq!(shown, [("files-two".to_owned(), ItemStatus::Claimed)]);
+    fs::write(scene.path("go"), "").unwrap();
+    assert!(is_reported(&first_told(&mut events).await.fact));
+    assert_eq!(scene.status("two"), "completed");
+    assert!(fleet.store().items().await.unwrap().is_empty());
+    assert_eq!(jobs(&fleet).await.len(), 1);
+    drop(client);
+    stop(Arc::into_inner(fleet).unwrap()).await;
+}
+
+/// The same after the claim ran out: the job that it names has ended, and its result is known.
+#[tokio::test]
+async fn what_an_ended_job_claims_under_another_name_is_not_worked_on_again() {
+    let scene = Scene::new(UNTIL_GO, "", OFTEN);
+    scene.task("one", "");
+    let fleet = scene.started().await;
+    let claimed = left_claimed(&scene, &fleet).await;
+    let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
+    let until_then = claimed.lines().find(|line| line.starts_with("claimed_until: ")).unwrap();
+    let lapsed = claimed.replace(until_then, "claimed_until: 2020-01-01T00:00:00Z");
+    fs::remove_file(scene.path("tasks/one.md")).unwrap();
+    scene.replace("two", &lapsed);
+    assert!(is_reported(&first_told(&mut events).await.fact));
+    assert_eq!(scene.status("two"), "completed");
+    assert_eq!(jobs(&fleet).await.len(), 1, "its result is known");
+    stop(fleet).await;
+}
+
 /// The file as it was while its job ran, after the fleet has forgotten about the item.
 async fn left_claimed(scene: &Scene, fleet: &Fleet) -> String {
     let mut events = fleet.subscribe_after(0);

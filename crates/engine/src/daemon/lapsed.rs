@@ -77,6 +77,18 @@ impl Errand<'_> {
         if claimer.fleet != engine.store.fleet_id().await? {
             return Ok(false);
         }
+        // A person renamed it while its result waits to be told.
+        if engine
+            .store
+            .items()
+            .await?
+            .iter()
+            .any(|held| held.holder == claimer.holder && held.item.id != item.id)
+        {
+            engine.noticed.see(claimer.holder, self.now());
+            engine.owed.notify_one();
+            return Ok(true);
+        }
         let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
         let is_owed = engine.store.owe_again(taking, job.clone(), self.now()).await?;
         if is_owed {

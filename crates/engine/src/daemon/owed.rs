@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::job::{CancelReason, Closing};
-use cowhand_core::work::{ClaimResult, ReleaseResult};
+use cowhand_core::work::{ClaimResult, ReleaseResult, WorkItemId};
 use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
@@ -140,21 +140,17 @@ impl Desk {
         let by = self.claimant(owed, owed.until).await?;
         match closing {
             Closing::Complete(result) => {
-                is_the_same(source.as_ref(), owed).await?;
-                source.complete_work(&owed.item.id, result, &by).await
+                let id = id_now(source.as_ref(), owed, &by).await?;
+                source.complete_work(&id, result, &by).await
             }
             Closing::Release(options) => {
-                if !options.unfinished {
-                    is_the_same(source.as_ref(), owed).await?;
-                }
-                let ReleaseResult { success, message } =
-                    source.release_work(&owed.item.id, options, &by).await?;
+                let id = match options.unfinished {
+                    true => owed.item.id.clone(),
+                    false => id_now(source.as_ref(), owed, &by).await?,
+                };
+                let ReleaseResult { success, message } = source.release_work(&id, options, &by).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
-                if success {
-                    Ok(())
-                } else {
-                    Err(WorkSourceError::NotReleased { item: owed.item.id.clone(), why })
-                }
+                if success { Ok(()) } else { Err(WorkSourceError::NotReleased { item: id, why }) }
             }
         }
     }
@@ -169,6 +165,10 @@ impl Desk {
                     is_the_same(source.as_ref(), &held).await?;
                     again(source.claim_work(id, &by).await?, lost)
                 }
+                Err(missing) if missing.is_missing() => match source.moved(id, &by).await? {
+                    Some(id) => source.renew_claim(&id, &by).await,
+                    None => Err(missing),
+                },
                 told => told,
             }
         };
@@ -215,6 +215,21 @@ impl Desk {
 
     fn in_future(&self, time: SignedDuration) -> Timestamp {
         self.now().checked_add(time).unwrap_or(Timestamp::MAX)
+    }
+}
+
+/// The id under which the item is to be told how its job ended: a person may have renamed it meanwhile.
+async fn id_now(
+    source: &dyn WorkSource,
+    held: &HeldItem,
+    by: &Claimant,
+) -> Result<WorkItemId, WorkSourceError> {
+    match is_the_same(source, held).await {
+        Ok(()) => Ok(held.item.id.clone()),
+        Err(error) if error.is_missing() || matches!(error, WorkSourceError::Replaced(_)) => {
+            source.moved(&held.item.id, by).await?.ok_or(error)
+        }
+        Err(error) => Err(error),
     }
 }
 

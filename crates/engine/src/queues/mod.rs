@@ -165,7 +165,9 @@ pub async fn items(
     if claimed {
         let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
         let others = sources.all(queue.source.as_ref(), &options).await?;
-        let ours = known.held.iter().map(|held| held.item.clone());
+        let is_there = |held: &HeldItem| others.iter().any(|item| claims(queue.source.as_ref(), held, item));
+        let ours = known.held.iter().filter(|held| !is_there(held)).map(|held| held.item.clone());
+        let ours: Vec<WorkItem> = ours.collect();
         for item in others.into_iter().chain(ours) {
             if !shown(&views, &item.id) {
                 views.push(queue.view(item, ItemStatus::Claimed, &known));
@@ -251,8 +253,14 @@ pub(crate) async fn seen_again(
     }
     let options = FetchOptions { include_claimed: true, ..FetchOptions::default() };
     let there = sources.all(source, &options).await?;
-    untold.retain(|held| there.iter().any(|item| item.id == held.item.id));
+    let is_its = |held: &HeldItem, item: &WorkItem| item.id == held.item.id || claims(source, held, item);
+    untold.retain(|held| there.iter().any(|item| is_its(held, item)));
     Ok(untold.into_iter().map(|held| held.holder).collect())
+}
+
+/// Whether the item itself says that the holder has claimed it. It may stand under another id than when it was claimed.
+fn claims(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
+    source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder)
 }
 
 /// Finds an item in the first queue that has it. A queue that cannot be read is an error only if no other queue has the item.
@@ -305,6 +313,7 @@ impl Queue {
     /// offered again is available: a person has put it back.
     pub fn view(&self, item: WorkItem, status: ItemStatus, known: &Known) -> ItemView {
         let row = known.held.iter().find(|held| held.item.id == item.id);
+        let row = row.or_else(|| known.held.iter().find(|held| claims(self.source.as_ref(), held, &item)));
         let failed = known.failed.iter().find(|failed| failed.id == item.id);
         let failed =
             failed.filter(|failed| failed.is_given_up(self.most_attempts)).filter(|failed| match status {

@@ -279,6 +279,31 @@ impl Inner {
         }
     }
 
+    /// Finds the file that a person renamed: its claim, or the result in it, names the holder. A claim counts more, because a
+    /// result may have been copied.
+    pub(super) fn moved(
+        &self,
+        from: &WorkItemId,
+        by: &Claimant,
+    ) -> Result<Option<WorkItemId>, WorkSourceError> {
+        let holder = name_of(by);
+        let (marker, mut told) = (report::marker(&holder), None);
+        for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
+            let Ok(id) = WorkItemId::new(NAME, &stem) else { continue };
+            let Ok((entry, document)) = self.look(&id, MOST_BYTES_CLAIMED) else { continue };
+            if id == *from {
+                continue;
+            }
+            if entry.status.is_held_by(&holder) {
+                return Ok(Some(id));
+            }
+            if document.body().contains(&marker) {
+                told = Some(id);
+            }
+        }
+        Ok(told)
+    }
+
     /// Sets the status of an item that nobody holds to `available`.
     pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let now = self.clock.now();
