@@ -57,6 +57,8 @@ pub struct Job {
     work_item: Option<WorkItem>,
     chat: Option<String>,
     confined: Option<String>,
+    /// Of a job that was cancelled between two attempts: that it waited, and how the attempt before had failed.
+    cancelled_after: Option<JobError>,
     state: JobState,
 }
 
@@ -160,6 +162,8 @@ pub enum ErrorKind {
 pub enum Termination {
     /// It had not begun to run.
     NotStarted,
+    /// An attempt had failed, and it waited for the next one.
+    BetweenAttempts,
     Graceful,
     Forced,
 }
@@ -169,6 +173,7 @@ impl Termination {
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::NotStarted => "it had not started",
+            Self::BetweenAttempts => "it waited for its next attempt",
             Self::Graceful => "it ended when it was asked to",
             Self::Forced => "it was killed",
         }
@@ -241,6 +246,7 @@ impl Job {
             work_item,
             chat,
             confined,
+            cancelled_after: None,
             state: JobState::Pending { not_before },
         }
     }
@@ -321,10 +327,10 @@ impl Job {
         }
     }
 
-    /// Whole seconds of running, known once the job has ended; a job that never ran took none.
+    /// Whole seconds of running, known once the job has ended. A job that never ran has none.
     pub fn duration_seconds(&self) -> Option<u64> {
         let JobState::Ended { at, .. } = self.state else { return None };
-        let ran = self.run_started_at.map_or(0.0, |start| at.duration_since(start).as_secs_f64());
+        let ran = at.duration_since(self.run_started_at?).as_secs_f64();
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -455,6 +461,15 @@ impl Job {
         self.end(Outcome::Cancelled { how }, now)
     }
 
+    /// The same of a job that waits for its next attempt, after this one failed with this error.
+    pub fn cancel_between(&mut self, failed: u32, error: JobError, now: Timestamp) -> Result<(), Refused> {
+        self.cancel(Termination::BetweenAttempts, now)?;
+        let next = self.attempts.saturating_add(1);
+        let message = format!("it waited for attempt {next}; attempt {failed} failed: {}", error.message);
+        self.cancelled_after = Some(JobError { message, ..error });
+        Ok(())
+    }
+
     fn terminal(&self) -> Refused {
         Refused::Terminal { id: self.id.clone(), status: self.status() }
     }
@@ -519,7 +534,7 @@ written_as! {
         Timeout = "timeout", Idle = "idle",
         RateLimited = "rate_limited", Budget = "budget", Lost = "lost",
     }
-    Termination { NotStarted = "not_started", Graceful = "graceful", Forced = "forced" }
+    Termination { NotStarted = "not_started", BetweenAttempts = "between_attempts", Graceful = "graceful", Forced = "forced" }
 }
 
 /// Why a change was not made; the job is as it was.

@@ -2,14 +2,16 @@
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::job::{CancelReason, Job, JobState, Outcome, Termination};
+use cowhand_core::job::{CancelReason, Job, JobError, JobState, Outcome, Termination};
 use jiff::Timestamp;
 
-use super::database::db::args;
+use super::database::db::{Tx, args};
 use super::database::dialect::statements;
 use super::{Store, StoreError, claims, jobs};
 
 statements! {
+    LAST_OUTCOME = same "select number, outcome from attempts where job_id = $1 and outcome is not null \
+        order by number desc limit 1";
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
 }
 
@@ -71,8 +73,16 @@ impl Store {
                 if reason.is_some() {
                     jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
                 }
-                let how = Termination::NotStarted;
-                job.cancel(how, now)?;
+                let how = match last_failure(tx, &id).await? {
+                    Some((attempt, error)) => {
+                        job.cancel_between(attempt, error, now)?;
+                        Termination::BetweenAttempts
+                    }
+                    None => {
+                        job.cancel(Termination::NotStarted, now)?;
+                        Termination::NotStarted
+                    }
+                };
                 jobs::save(tx, &job).await?;
                 claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
                 jobs::record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
@@ -81,4 +91,13 @@ impl Store {
         })
         .await
     }
+}
+
+/// The last attempt of a job that ended, and why it failed; none if there was no such attempt.
+async fn last_failure(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<(u32, JobError)>, StoreError> {
+    let Some(row) = tx.one(LAST_OUTCOME, args![id.as_str()]).await? else { return Ok(None) };
+    Ok(match row.json_opt("outcome")? {
+        Some(Outcome::Failed { error, .. }) => Some((row.count("number")?, error)),
+        _ => None,
+    })
 }

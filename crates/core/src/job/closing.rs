@@ -56,6 +56,9 @@ impl Closing {
             Outcome::Cancelled { how } => {
                 let reason = match how {
                     Termination::NotStarted => format!("{job} was cancelled before it began"),
+                    Termination::BetweenAttempts => {
+                        format!("{job} was cancelled while it waited for its next attempt")
+                    }
                     Termination::Graceful | Termination::Forced => format!("{job} was cancelled"),
                 };
                 Self::release(reason)

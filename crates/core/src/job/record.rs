@@ -96,7 +96,7 @@ impl From<Job> for JobRecord {
             run_started_at: job.run_started_at,
             attempt_started_at: None,
             not_before: None,
-            error: None,
+            error: job.cancelled_after,
             termination: None,
             chat: job.chat,
             confined: job.confined,
@@ -169,6 +169,7 @@ impl TryFrom<JobRecord> for Job {
     /// A record that no sequence of changes could have written is refused, never guessed at.
     fn try_from(mut record: JobRecord) -> Result<Self, RecordError> {
         let state = record.read_state()?;
+        let is_cancelled = record.status == JobStatus::Cancelled;
         let origin = match (record.forked_from, record.retry_of) {
             (Some(parent), _) => Some(Origin::ForkOf(parent)),
             (None, Some(parent)) => Some(Origin::RetryOf(parent)),
@@ -191,6 +192,7 @@ impl TryFrom<JobRecord> for Job {
             work_item: record.work_item,
             chat: record.chat,
             confined: record.confined,
+            cancelled_after: record.error.filter(|_| is_cancelled),
             state,
         })
     }

@@ -49,6 +49,27 @@ fn a_whole_life() {
 }
 
 #[test]
+fn one_that_is_cancelled_between_attempts_says_how_the_last_one_failed() {
+    let mut job = new_job();
+    job.start(at(5)).unwrap();
+    job.settle(failed(FailReason::Error, ErrorKind::Exit), &patient(), at(30)).unwrap();
+    let error = JobError { kind: ErrorKind::Exit, message: "exit code 1".into() };
+    job.cancel_between(1, error, at(40)).unwrap();
+    let record = JobRecord::from(job.clone());
+    assert_eq!(record.termination, Some(Termination::BetweenAttempts));
+    let error = record.error.clone().unwrap();
+    assert_eq!(error.message, "it waited for attempt 2; attempt 1 failed: exit code 1");
+    assert_eq!(Job::try_from(record).unwrap(), job, "and the record keeps it");
+}
+
+#[test]
+fn one_that_never_ran_took_no_time() {
+    let mut job = new_job();
+    job.cancel(Termination::NotStarted, at(79)).unwrap();
+    assert_eq!(job.duration_seconds(), None);
+}
+
+#[test]
 fn what_is_not_known_yet_is_null() {
     let by_hand = NewJob {
         agent: "bragdoc-marketer".parse().unwrap(),

@@ -410,7 +410,7 @@ impl Charge {
     fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
         let how = ending.stopped.map_or("", |how| match how {
             Termination::Forced => " and had to be killed",
-            Termination::Graceful | Termination::NotStarted => "",
+            Termination::Graceful | Termination::NotStarted | Termination::BetweenAttempts => "",
         });
         let too_long = |kind, message: String| {
             let error = JobError { kind, message: format!("{message}{how}") };

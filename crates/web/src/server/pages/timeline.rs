@@ -130,7 +130,9 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
     };
     let why =
         firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
-    let took = firing.finished_at.map(|end| format!(", took {}", marks::span(end.duration_since(begin))));
+    // A job that was cancelled before it began took no time.
+    let took = firing.started_at.zip(firing.finished_at);
+    let took = took.map(|(begin, end)| format!(", took {}", marks::span(end.duration_since(begin))));
     Mark {
         kind,
         at: scale.percent(begin),
