@@ -245,10 +245,12 @@ pub enum IdError {
     )]
     Ask(String),
     #[error(
-        "{0:?} is not a valid name; use letters, digits, '_' and '-', starting with a letter or digit, at most {MAX_NAME}"
+        "{0:?} is not a valid name; use the letters a-z and A-Z, digits, '_' and '-', starting with a letter or digit, at most {MAX_NAME}"
     )]
     Name(String),
-    #[error("{0:?} is not a valid schedule name; use 1 to {MAX_NAME} bytes without control characters")]
+    #[error(
+        "{0:?} is not a valid schedule name; use 1 to {MAX_NAME} bytes that are not all blanks, without control characters, and neither `.` nor `..`"
+    )]
     Schedule(String),
     #[error("{0:?} is not a schedule id; expected a UUID")]
     ScheduleId(String),
