@@ -133,6 +133,12 @@ impl Agent {
         self.settings.runtime.unwrap_or_default()
     }
 
+    /// Whether it has a `work_source` from which none of its schedules takes items.
+    pub fn leaves_its_work_source(&self) -> bool {
+        let takes = |schedule: &Schedule| schedule.work_source.is_none();
+        self.settings.work_source.is_some() && !self.schedules.iter().any(takes)
+    }
+
     /// Its schedule of this name; one that a job is of may have left the config.
     pub fn schedule(&self, name: Option<&ScheduleName>) -> Option<&Schedule> {
         self.schedules.iter().find(|own| Some(&own.name) == name)

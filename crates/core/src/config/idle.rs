@@ -44,6 +44,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         let message = "`ask_timeout` does nothing: without `permission_mode: ask`, `followups` or `fleet_tools` nobody is asked";
         idle.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_a_voice());
     }
+    work_source(idle, draft, agent);
     followups(idle, draft, agent);
     hooks(idle, draft, agent);
     retry(idle, &draft.node, &agent.retry, &draft.key_of("retry"));
@@ -126,6 +127,15 @@ fn larger<T: PartialOrd + Copy>(
         let message = format!("`{name}` is more than `{other}`, which is reached before");
         idle.note(entry.key_at, message, format!("{key}.{name}"), own > next);
     }
+}
+
+fn work_source(idle: &mut Idle, draft: &Draft, agent: &Agent) {
+    let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
+        return;
+    };
+    let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of an agent that has it takes \
+                   from it; add a schedule, for example `poll: {type: interval, interval: 5m}`";
+    idle.note(written.key_at, message, draft.key_of("work_source"), agent.leaves_its_work_source());
 }
 
 fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {

@@ -63,6 +63,23 @@ fn what_only_the_root_file_can_say() {
 }
 
 #[test]
+fn work_that_nothing_takes() {
+    let source = "work_source: {type: files, path: tasks}";
+    let own = "schedules: {s: {type: manual, work_source: {type: files, path: others}}}";
+    all(&[
+        (command(source), Warning("nothing takes items from this `work_source`")),
+        (command(&format!("{source}, {own}")), Warning("nothing takes items from this `work_source`")),
+        (command(&format!("{source}, schedules: {{s: {{type: manual}}}}")), Nothing),
+        (command("work_source: ~"), Nothing),
+    ]);
+    let shared = format!(
+        "defaults: {{{source}}}\nagents:\n  - {{name: a, runtime: command, command: [sh], working_directory: x}}\n  \
+         - {{name: b, runtime: command, command: [sh], working_directory: x, schedules: {{s: {{type: manual}}}}}}\n"
+    );
+    all(&[(shared, Nothing)]);
+}
+
+#[test]
 fn keys_of_time_that_a_type_does_not_follow() {
     let types = [
         ("type: cron, cron: '0 3 * * *'", [true, true, true, true]),

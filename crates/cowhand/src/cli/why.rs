@@ -162,6 +162,13 @@ impl Why {
         if answers.is_empty() {
             print::prose(&format!("{name} has no schedules; `cowhand trigger {name}` makes a job"), 0);
         }
+        if let Some(source) = &agent.untaken_work {
+            let source = print::one_line(source, 200);
+            print::prose(
+                &format!("No schedule of {name} takes items from its work source {source}; add one."),
+                0,
+            );
+        }
         print_refusal(&agent, now);
         for (place, answer) in answers.iter().enumerate() {
             if place > 0 {

@@ -204,6 +204,11 @@ impl List {
             print::json(&page.items);
             return end;
         }
+        for queue in &page.untaken {
+            print::note(format!(
+                "no schedule takes items from {queue}; add one, or `cowhand work claim ITEM` takes one by hand"
+            ));
+        }
         if page.items.is_empty() {
             end?;
             print::line(self.nothing(&page.queues));

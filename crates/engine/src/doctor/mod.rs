@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::roster::Roster;
+use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::server::Tls;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
@@ -81,6 +81,7 @@ pub async fn examine(subject: Subject) -> Vec<Finding> {
     findings.extend(hooks::look(sources, roster));
     findings.extend(trust::look(sources, roster));
     findings.extend(work_sources(sources, roster).await);
+    findings.extend(roster.agents.iter().filter_map(untaken));
     findings
 }
 
@@ -124,6 +125,17 @@ fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
         Some(Finding { warning, ..Finding::of(what, found) })
     })
     .collect()
+}
+
+/// Warns of a work source that nothing looks into.
+fn untaken(agent: &Agent) -> Option<Finding> {
+    let config = agent.settings.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
+    let detail = format!(
+        "no schedule of {} takes items from {}; add a schedule, for example `poll: {{type: interval, interval: 5m}}`",
+        agent.name,
+        config.place()
+    );
+    Some(Finding { warning: true, ..Finding::of(format!("work of {}", agent.name), Ok(detail)) })
 }
 
 /// Whether work can be taken from where the config says.

@@ -125,7 +125,7 @@ pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> V
 }
 
 /// The schedules that take from a queue.
-pub(crate) fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
+pub fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
     let base = &sources.setting().base;
     let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
     let all = roster.agents.iter().flat_map(places).filter(takes);

@@ -37,6 +37,9 @@ pub struct AgentView {
     /// The last time that one of its jobs did not get a follow-up, within a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
+    /// Its `work_source`, if none of its schedules takes items from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub untaken_work: Option<String>,
 }
 
 /// The agent's newest job.
@@ -140,6 +143,11 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Count
     Ok((views, Counts { running, queued: snapshot.jobs.len() - running, gone }))
 }
 
+fn untaken_work(agent: &Agent) -> Option<String> {
+    let source = agent.settings.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
+    Some(format!("{} {}", source.name(), source.place()))
+}
+
 impl AgentView {
     fn of(agent: &Agent, snapshot: &Snapshot, schedules: &[ScheduleView]) -> Self {
         let live = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
@@ -156,6 +164,7 @@ impl AgentView {
             max_concurrent: agent.max_concurrent,
             running,
             queued: live().count() - running,
+            untaken_work: untaken_work(agent),
             last_job: None,
             next: next.min_by_key(|next| next.at),
             followup_refused: None,

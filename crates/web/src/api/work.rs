@@ -68,6 +68,9 @@ pub struct WorkView {
     /// All that were looked into.
     #[serde(default)]
     pub queues: Vec<String>,
+    /// Those of them from which no schedule takes items.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untaken: Vec<String>,
     /// Queues that could not be asked.
     pub problems: Vec<QueueProblem>,
 }
@@ -128,8 +131,13 @@ pub(super) async fn list(
     }
     let (options, after) = (asked.options()?, asked.cursor.as_deref().map(Place::read).transpose()?);
     let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);
-    let mut view =
-        WorkView { items: Vec::new(), next_cursor: None, queues: Vec::new(), problems: Vec::new() };
+    let mut view = WorkView {
+        items: Vec::new(),
+        next_cursor: None,
+        queues: Vec::new(),
+        untaken: Vec::new(),
+        problems: Vec::new(),
+    };
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
     if let Some(place) = after.as_ref().filter(|place| !queues.iter().any(|queue| queue.name == place.queue))
     {
@@ -142,6 +150,9 @@ pub(super) async fn list(
     let mut is_before = after.is_some();
     for queue in queues {
         view.queues.push(queue.name.clone());
+        if queues::takers(&sources, &roster, &queue.name).is_empty() {
+            view.untaken.push(queue.name.clone());
+        }
         // What was told before is not asked for again.
         is_before &= after.as_ref().is_some_and(|place| place.queue != queue.name);
         if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
