@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use cowhand_core::config::{Loaded, editor, report};
 
 use super::advice::advised;
+use super::place::Place;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 
@@ -84,9 +85,12 @@ fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
     let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    let config::FromDisk { loaded, notes, .. } = config::load(&found.file);
-    for note in found.note.into_iter().chain(notes) {
-        print::note(note);
+    let place = Place::of(found.file);
+    let config::FromDisk { loaded, notes, .. } = config::load(&place.config);
+    place.note(found.note);
+    if place.runs_other_file().is_some() {
+        print::note(format!("this is about {}", place.config.display()));
     }
+    notes.iter().for_each(print::note);
     Ok((loaded, here))
 }

@@ -8,7 +8,6 @@ use cowhand_core::config::{Loaded, report};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
-use super::advice::advised;
 use super::place::{Place, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
@@ -32,7 +31,7 @@ impl Doctor {
         let place = Place::find(config)?;
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&place.config);
         let mut findings = vec![
-            Finding::of("config", of_config(&loaded)),
+            Finding::of("config", of_config(&loaded, &place.config)),
             Finding::of("state folder", folder(&place.state)),
             Finding::of("store", wait(async { Ok(store(&place, loaded.roster.store.as_deref()).await) })?),
             disk_use(&place.state),
@@ -40,6 +39,8 @@ impl Doctor {
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let has_config = findings[0].ok;
+        let other = place.runs_other_file();
+        findings.extend(other.map(|other| Finding { warning: true, ..Finding::of("daemon", Ok(other)) }));
         findings.extend(
             env_notes.into_iter().map(|note| Finding { warning: true, ..Finding::of("variables", Ok(note)) }),
         );
@@ -93,11 +94,11 @@ fn show(finding: &Finding) {
         Finding { warning: true, .. } => print::styled("warn", print::ODD),
         _ => print::styled("ok  ", print::GOOD),
     };
-    print::line(advised(&format!("{mark}  {}: {}", finding.what, finding.detail)));
+    print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
-fn of_config(loaded: &Loaded) -> Result<String, String> {
-    let summary = report::summary(loaded);
+fn of_config(loaded: &Loaded, file: &Path) -> Result<String, String> {
+    let summary = format!("{}: {}", file.display(), report::summary(loaded));
     if loaded.errors() == 0 {
         Ok(summary)
     } else {

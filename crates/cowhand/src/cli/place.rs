@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::started::Started;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_without_store;
@@ -28,13 +29,62 @@ pub(super) struct Place {
 impl Place {
     /// What `-c` names, or what is found from here.
     pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
+        let (place, of_search) = Self::search(asked)?;
+        place.note(of_search);
+        Ok(place)
+    }
+
+    /// The same without a word; what there is to say about the search comes with it.
+    pub(super) fn search(asked: Option<&Path>) -> Result<(Self, Option<String>), Failure> {
         let here = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
         let found =
             config::find(asked, &here).map_err(|error| Failure::new(Exit::Config, format!("{error:#}")))?;
-        if let Some(note) = found.note {
-            print::note(note);
+        Ok((Self::of(found.file), found.note))
+    }
+
+    /// The fleet of this file.
+    pub(super) fn of(config: PathBuf) -> Self {
+        Self { state: StateFolder::beside(&config), config }
+    }
+
+    /// Tells what a person should know about the choice of the file.
+    pub(super) fn note(&self, of_search: Option<String>) {
+        self.runs_other_file().or(of_search).into_iter().for_each(print::note);
+        if let Some(root) = self.root() {
+            print::note(root.note(&self.config));
         }
-        Ok(Self { state: StateFolder::beside(&found.file), config: found.file })
+    }
+
+    /// Says that the daemon here was started with another file than the one that was found.
+    pub(super) fn runs_other_file(&self) -> Option<String> {
+        let running = Started::read(&self.state).ok()?.config?;
+        let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let (running, found) = (name(&running)?, name(&self.config)?);
+        (running != found && self.state.is_locked()).then(|| {
+            format!("the daemon here runs {running} and not {found}; `cowhand restart` makes it take {found}")
+        })
+    }
+
+    /// The fleet above that this one is part of: one whose daemon runs, else the outermost one.
+    pub(super) fn root(&self) -> Option<Root> {
+        let above = config::listing(&self.config);
+        let runs = |file: &PathBuf| StateFolder::beside(file).is_locked();
+        let running = above.iter().find(|file| runs(file)).cloned();
+        let runs = running.is_some();
+        running.or_else(|| above.last().cloned()).map(|config| Root { config, runs })
+    }
+
+    /// Fails if the daemon of a fleet above runs the agents of this one.
+    pub(super) fn refuse_below_daemon(&self) -> Result<(), Failure> {
+        let Some(Root { config, .. }) = self.root().filter(|root| root.runs) else { return Ok(()) };
+        let message = format!(
+            "{} is part of the fleet {}, whose daemon runs: a second daemon would run every schedule twice; name that fleet \
+             with `-c {}`",
+            self.config.display(),
+            config.display(),
+            config.display(),
+        );
+        Err(Failure::new(Exit::Refused, message))
     }
 
     pub(super) fn ask<T>(
@@ -85,6 +135,23 @@ impl Place {
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, veil))
         };
         Ok(WayIn { client, place: self, _empty: empty })
+    }
+}
+
+/// A config above that takes in the one at hand.
+#[derive(Debug)]
+pub(super) struct Root {
+    config: PathBuf,
+    runs: bool,
+}
+
+impl Root {
+    fn note(&self, part: &Path) -> String {
+        let (part, root) = (part.display(), self.config.display());
+        let runs = if self.runs { ", whose daemon runs" } else { "" };
+        format!(
+            "{part} is part of the fleet {root}{runs}; this answer is about {part} alone, and `-c {root}` names that fleet"
+        )
     }
 }
 

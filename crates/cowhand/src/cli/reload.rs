@@ -4,8 +4,9 @@ use std::path::Path;
 
 use clap::Args;
 
+use super::place::Place;
 use super::spinner::Spinner;
-use super::{Failure, place, print};
+use super::{Exit, Failure, print};
 use cowhand_engine::fleet::Reloaded;
 
 #[derive(Debug, Args)]
@@ -17,7 +18,12 @@ pub(super) struct Reload {
 
 impl Reload {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let reloaded = place::ask(config, async |client| {
+        let (place, of_search) = Place::search(config)?;
+        if let Some(other) = place.runs_other_file() {
+            return Err(Failure::new(Exit::Refused, other));
+        }
+        place.note(of_search);
+        let reloaded = place.ask(async |client| {
             let read =
                 Spinner::new("reading the config").during(client.post::<Reloaded>("reload", &())).await;
             Ok(read?)

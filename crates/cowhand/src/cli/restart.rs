@@ -9,7 +9,7 @@ use super::log::LogFormat;
 use super::place::{Place, wait};
 use super::started::Started;
 use super::stop::stop;
-use super::{Failure, background, number, restart_check};
+use super::{Failure, background, number, print, restart_check};
 use cowhand_web::api::StopAsked;
 
 #[derive(Debug, Args)]
@@ -29,9 +29,11 @@ pub(super) struct Restart {
 
 impl Restart {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let (place, of_search) = Place::search(config)?;
+        of_search.into_iter().for_each(print::note);
         let Self { stop_timeout, listen, log_format, json } = self;
-        let given = Started { listen, stop_timeout, log_format };
+        place.refuse_below_daemon()?;
+        let given = Started { listen, stop_timeout, log_format, config: None };
         let started = Started::read(&place.state)?.overridden_by(given);
         wait(restart_check::check(&place, &started.listen))?;
         let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;

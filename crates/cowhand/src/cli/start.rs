@@ -59,7 +59,7 @@ impl Start {
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
-            let place = Place::find(config)?;
+            let place = Self::place(config)?;
             return background::start(&place, &self.started(), self.fresh, self.json);
         }
         log::begin(self.log_format);
@@ -67,22 +67,31 @@ impl Start {
         self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
     }
 
+    fn place(config: Option<&Path>) -> Result<Place, Failure> {
+        let (place, of_search) = Place::search(config)?;
+        place.refuse_below_daemon()?;
+        place.note(of_search);
+        Ok(place)
+    }
+
     fn started(&self) -> Started {
         Started {
             listen: self.listen.clone(),
             stop_timeout: Some(self.stop_timeout),
             log_format: Some(self.log_format),
+            config: None,
         }
     }
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let place = Self::place(config)?;
         if self.behind {
             // Out of the terminal's session, so that closing it does not reach us.
             rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-        let (files, started) = (ConfigWatch::new(&place.config), self.started());
+        let files = ConfigWatch::new(&place.config);
+        let started = Started { config: Some(place.config.clone()), ..self.started() };
         let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
         let (work_sources, triggers) = (work::Registry::default(), trigger::Registry::default());

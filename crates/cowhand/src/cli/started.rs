@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,9 @@ pub(super) struct Started {
     pub(super) listen: Listen,
     pub(super) stop_timeout: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
+    /// The file that the daemon took. Not written by older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) config: Option<PathBuf>,
 }
 
 impl Started {
@@ -64,6 +67,7 @@ impl Started {
             listen: if newer.listen.is_given() { newer.listen } else { self.listen },
             stop_timeout: newer.stop_timeout.or(self.stop_timeout),
             log_format: newer.log_format.or(self.log_format),
+            config: newer.config.or(self.config),
         }
     }
 

@@ -73,6 +73,21 @@ fn ignored(other: &Path, file: &Path) -> String {
     format!("{} is ignored, because {} stands beside it", name(other), name(file))
 }
 
+/// The configs in the folders above that take this file in, under `fleets` or `agents`, the nearest one first. A file that
+/// cannot be read takes in nothing.
+pub fn listing(file: &Path) -> Vec<PathBuf> {
+    let Ok(file) = file.canonicalize() else { return Vec::new() };
+    let in_directory =
+        |directory: &Path| NAMES.iter().map(|name| directory.join(name)).find(|it| it.is_file());
+    let above = file.parent().into_iter().flat_map(|own| own.ancestors().skip(1)).filter_map(in_directory);
+    let takes_in = |above: &PathBuf| load(above).files.iter().any(|read| is_file(read, &file));
+    above.filter(takes_in).collect()
+}
+
+fn is_file(path: &Path, file: &Path) -> bool {
+    path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
+}
+
 /// What would be found in place of this file, were it there.
 fn before(file: &Path) -> impl Iterator<Item = PathBuf> {
     let others = NAMES.iter().map(|name| file.with_file_name(name));
