@@ -100,8 +100,8 @@ pub enum FleetError {
     HasFired { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]
     TakesNoDeliveries { agent: AgentName, schedule: ScheduleName, kind: &'static str },
-    #[error("{schedule} did not run: {reason}{}", explained(*.reason))]
-    NotRun { schedule: ScheduleName, reason: SkipReason },
+    #[error("{agent}/{schedule} did not run: {}; `cowhand why {agent}/{schedule}` shows what happened", kept_by(*.reason, note.as_deref()))]
+    NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
     /// What still ran is being cancelled when this is returned; [`super::Fleet::ended`] waits for that.
@@ -170,13 +170,12 @@ fn store_gone(place: &str, jobs: &[JobId], keepers: &[i32]) -> String {
     )
 }
 
-fn explained(reason: SkipReason) -> &'static str {
-    match reason {
-        SkipReason::NoWork => ", its work source has nothing to do",
-        SkipReason::Filtered => {
-            ", its `when_command` or `filter` said no, or whoever wrote the words is not trusted; `cowhand why` tells which"
-        }
-        _ => "",
+/// What the ledger says about a firing that made no job.
+fn kept_by(reason: SkipReason, note: Option<&str>) -> String {
+    match (reason, note) {
+        (_, Some(note)) => note.to_owned(),
+        (SkipReason::NoWork, None) => format!("{reason}, its work source has nothing to do"),
+        (_, None) => reason.to_string(),
     }
 }
 

@@ -67,8 +67,12 @@ impl Failure {
         self.message.unwrap_or_default()
     }
 
+    pub(super) fn is_of(&self, exit: Exit) -> bool {
+        self.exit == exit
+    }
+
     pub(super) fn was_interrupted(&self) -> bool {
-        self.exit == Exit::Interrupted
+        self.is_of(Exit::Interrupted)
     }
 
     pub(super) fn usage(message: impl Into<String>) -> Self {

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::place::WayIn;
 use super::{Exit, Failure, print};
+use cowhand_engine::state::StateFolder;
 use cowhand_web::api::{Client, Code, Problem};
 
 /// How long a daemon may be away before whoever follows gives up. A restart takes a second; one by systemd, with
@@ -120,7 +121,7 @@ impl Absence {
     }
 
     /// Returns when it is time to ask again. What is no absence, and one that takes too long, is the end.
-    async fn bear(&mut self, client: &Client, problem: Problem) -> Result<(), Failure> {
+    async fn bear(&mut self, client: &WayIn<'_>, problem: Problem) -> Result<(), Failure> {
         let away = matches!(
             problem.code,
             Code::Unavailable | Code::StoreUnavailable | Code::NoDaemon | Code::Stopping
@@ -133,22 +134,20 @@ impl Absence {
             self.told = true;
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(given_up(problem));
+            return Err(given_up(&client.place().state, problem));
         }
         tokio::time::sleep(LOOK).await;
         Ok(())
     }
 }
 
-fn given_up(problem: Problem) -> Failure {
-    let waited = PATIENCE.as_secs();
-    match problem.code {
-        Code::NoDaemon => Failure::new(
-            Exit::NoDaemon,
-            format!(
-                "the daemon was stopped, and none came back for {waited}s; `cowhand start -d` starts one"
-            ),
-        ),
-        _ => problem.into(),
+fn given_up(state: &StateFolder, problem: Problem) -> Failure {
+    if problem.code != Code::NoDaemon {
+        return problem.into();
     }
+    let what = if Client::daemon_has_stopped(state) { "was stopped" } else { "is gone" };
+    let waited = PATIENCE.as_secs();
+    let message =
+        format!("the daemon {what}, and none came back for {waited}s; `cowhand start -d` starts one");
+    Failure::new(Exit::NoDaemon, message)
 }

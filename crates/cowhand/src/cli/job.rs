@@ -108,7 +108,13 @@ pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Resu
         logs::listen(client, id, true, |_| {}).await?;
         follow::get(client, &format!("jobs/{id}")).await
     };
-    interrupt::unless(spinner.during(end), Some(goes_on)).await
+    let ended = interrupt::unless(spinner.during(end), Some(goes_on)).await;
+    ended.map_err(|failure| match failure.is_of(Exit::NoDaemon) {
+        true => failure.and(&format!(
+            "{id} may run on; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
+        )),
+        false => failure,
+    })
 }
 
 /// Tells of a job that was just made. Whoever waits for it gets an exit code of its own if it did not complete.

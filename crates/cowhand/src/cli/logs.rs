@@ -110,8 +110,13 @@ impl Logs {
             }
             None => self.newest(client, "").await?,
         };
-        let nothing =
-            || Failure::new(Exit::Refused, "no job has been made yet; `cowhand trigger AGENT` makes one");
+        let nothing = || {
+            let message = match &self.of {
+                Some(agent) => format!("{agent} has no jobs yet; `cowhand trigger {agent}` makes one"),
+                None => "no job has been made yet; `cowhand trigger AGENT` makes one".to_owned(),
+            };
+            Failure::new(Exit::Refused, message)
+        };
         newest.map(|job| job.id).ok_or_else(nothing)
     }
 

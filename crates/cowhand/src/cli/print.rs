@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 
 use anstyle::Style;
 use serde::Serialize;
@@ -42,8 +43,11 @@ pub(super) fn cell(text: &str) -> String {
 
 /// How wide the terminal is; none for a pipe or a file, where nothing is cut and no line is broken.
 pub(super) fn width() -> Option<usize> {
-    let out = io::stdout();
-    let size = if out.is_terminal() { rustix::termios::tcgetwinsize(&out).ok()? } else { return None };
+    width_of(&io::stdout())
+}
+
+fn width_of(out: &(impl io::IsTerminal + AsFd)) -> Option<usize> {
+    let size = if out.is_terminal() { rustix::termios::tcgetwinsize(out).ok()? } else { return None };
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
 }
 
@@ -118,7 +122,8 @@ pub(super) fn raw(text: &[u8]) {
 /// Beside the answer, for the person who waits for it.
 pub(super) fn note(text: impl Display) {
     let erase = if spinner::can_erase() { spinner::ERASE } else { "" };
-    anstream::eprintln!("{erase}note: {}", advised(&text.to_string()));
+    let text = format!("note: {}", advised(&text.to_string()));
+    anstream::eprintln!("{erase}{}", broken(&text, 2, width_of(&io::stderr())));
 }
 
 pub(super) fn json(value: &impl Serialize) {

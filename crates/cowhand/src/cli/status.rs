@@ -33,7 +33,7 @@ impl Status {
         place::ask(config, async |client| {
             let mut status: Answer = match client.get("status").await {
                 Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
-                    print::line("daemon: running; nothing is accepted");
+                    print::prose("daemon: running; nothing is accepted", 2);
                     return Err(problem.into());
                 }
                 answer => answer?,

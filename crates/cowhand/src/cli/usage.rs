@@ -70,7 +70,7 @@ impl Usage {
             print::json(&view);
             return Ok(());
         }
-        print::line(heading(&view));
+        print::prose(&heading(&view), 2);
         if view.total.attempts > 0 {
             print::line("");
             self.table(&view).print();

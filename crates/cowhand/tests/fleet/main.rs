@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
+mod above;
 mod api;
 mod asks;
 mod bounds;
@@ -39,6 +40,7 @@ mod start;
 mod stopped;
 mod tables;
 mod terminal;
+mod unstarted;
 mod views;
 mod waits;
 mod work;

@@ -94,25 +94,30 @@ impl Fleet {
             Fired::Duplicate => true,
         };
         self.nudge();
-        let job = self.job_of(schedule, key).await?;
+        let job = self.job_of(agent, schedule, key).await?;
         let gone = || FleetError::KeyUsed { agent: agent.name.clone(), schedule: schedule.name.clone() };
         let job = job.ok_or_else(gone)?;
         Ok(if before { Triggered::Before(job) } else { Triggered::New(job) })
     }
 
     /// The first job of a firing, once it is known what it runs for.
-    async fn job_of(&self, schedule: &Schedule, key: FiringKey) -> Result<Option<Job>, FleetError> {
+    async fn job_of(
+        &self,
+        agent: &Agent,
+        schedule: &Schedule,
+        key: FiringKey,
+    ) -> Result<Option<Job>, FleetError> {
         let mut events = self.subscribe().await?;
         loop {
             let row = self.store().firing(schedule.id, key.clone()).await?;
-            match row.map(|row| (row.outcome, row.job)) {
-                Some((FiringOutcome::Preparing, None)) => {}
-                Some((FiringOutcome::Skipped(reason), None)) => {
-                    let schedule = schedule.name.clone();
-                    return Err(FleetError::NotRun { schedule, reason });
+            match row.map(|row| (row.outcome, row.job, row.note)) {
+                Some((FiringOutcome::Preparing, None, _)) => {}
+                Some((FiringOutcome::Skipped(reason), None, note)) => {
+                    let (agent, schedule) = (agent.name.clone(), schedule.name.clone());
+                    return Err(FleetError::NotRun { agent, schedule, reason, note });
                 }
-                Some((_, Some(job))) => return Ok(self.store().job(job).await?),
-                Some((_, None)) | None => return Ok(None),
+                Some((_, Some(job), _)) => return Ok(self.store().job(job).await?),
+                Some((_, None, _)) | None => return Ok(None),
             }
             if events.next().await?.is_none() {
                 return Err(FleetError::Stopping);

@@ -51,7 +51,8 @@ impl GivenUp {
     pub fn sentence(&self) -> String {
         let reason = self.reason.as_deref().unwrap_or("the reason was not recorded");
         match self.failures {
-            0 | 1 => format!("failed: {reason}"),
+            0 => format!("failed: {reason}"),
+            1 => format!("failed once: {reason}"),
             more => format!("failed {more} times in a row, the last time: {reason}"),
         }
     }

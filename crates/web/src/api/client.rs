@@ -37,6 +37,11 @@ impl Client {
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
 
+    /// Whether the last daemon stopped in order. One that was killed did not.
+    pub fn daemon_has_stopped(state: &StateFolder) -> bool {
+        Socket::is_removed(state)
+    }
+
     /// The process that answers, to wait for its end; none if it cannot be seen from here, as one in a container.
     pub async fn process_of_daemon(state: &StateFolder) -> Option<Identity> {
         let stream = Socket::connect(state).await.ok()??;

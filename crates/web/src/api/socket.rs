@@ -94,6 +94,12 @@ impl Socket {
         Self::connect_at(&real).await
     }
 
+    /// Whether the last daemon removed its socket, as one does that stops. One that was killed leaves it behind.
+    pub(super) fn is_removed(state: &StateFolder) -> bool {
+        let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        state.path().is_dir() && fs::symlink_metadata(place(state)).is_err_and(missing)
+    }
+
     pub(super) async fn connect_at(place: &Path) -> io::Result<Option<UnixStream>> {
         match UnixStream::connect(place).await {
             Ok(stream) => Ok(Some(stream)),

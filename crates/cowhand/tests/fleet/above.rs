@@ -1,0 +1,71 @@
+//! Configs that stand beside or above another one, and which of them a daemon runs.
+
+use super::Scene;
+
+const SUB: &str = "agents: [{name: a, runtime: command, command: [sh, -c, cat], schedules: {s: {type: manual, prompt: Go.}}}]\n";
+
+fn with_part() -> Scene {
+    let scene = Scene::with("fleets: [{path: sub/cowhand.yaml}]");
+    std::fs::create_dir(scene.root.join("sub")).unwrap();
+    std::fs::write(scene.root.join("sub/cowhand.yaml"), SUB).unwrap();
+    scene
+}
+
+#[test]
+fn a_part_of_a_fleet_is_not_started_beside_its_daemon() {
+    let scene = with_part();
+    scene.start();
+    let root = scene.root.join("cowhand.yaml").display().to_string();
+    let part = ["-c", "sub/cowhand.yaml"];
+    let status = scene.run(&[&part[..], &["status"]].concat());
+    let expected = format!("is part of the fleet {root}, whose daemon runs");
+    assert!(status.stderr.contains(&expected), "{}", status.stderr);
+    for verb in [&["start", "-d", "--no-server"][..], &["start", "--no-server"], &["restart"]] {
+        let said = scene.run(&[&part[..], verb].concat());
+        assert_eq!(said.code, Some(5), "{verb:?}: {}", said.stderr);
+        assert!(
+            said.stderr.contains(&expected) && said.stderr.contains(&format!("-c {root}")),
+            "{}",
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn a_part_of_a_fleet_can_run_while_the_fleet_does_not() {
+    let scene = with_part();
+    let part = ["-c", "sub/cowhand.yaml"];
+    let said = scene.run(&[&part[..], &["start", "-d", "--no-server"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    assert!(said.stderr.contains("is part of the fleet"), "{}", said.stderr);
+    assert_eq!(scene.run(&[&part[..], &["stop", "--timeout", "0"]].concat()).code, Some(0));
+}
+
+#[test]
+fn a_file_above_that_does_not_name_it_is_not_told_of() {
+    let scene = with_part();
+    scene.write("cowhand.yaml", SUB);
+    let said = scene.run(&["-c", "sub/cowhand.yaml", "status"]);
+    assert_eq!(said.stderr, "");
+}
+
+#[test]
+fn a_daemon_that_runs_another_file_is_told_of() {
+    let scene = Scene::with("");
+    std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
+    scene.write("herdctl.yaml", "agents: []\nserver: {enabled: false}\n");
+    scene.start();
+    scene.write("cowhand.yaml", SUB);
+    let sentence = "the daemon here runs herdctl.yaml and not cowhand.yaml; `cowhand restart` makes it take cowhand.yaml";
+    for verb in [&["status"][..], &["config", "check"], &["doctor"]] {
+        let said = scene.run(verb);
+        assert!(said.stderr.contains(sentence), "{verb:?}: {}", said.stderr);
+        assert!(!said.stderr.contains("is ignored"), "{verb:?}: {}", said.stderr);
+    }
+    let reload = scene.run(&["reload"]);
+    assert_eq!((reload.code, reload.stderr), (Some(5), format!("error: {sentence}\n")));
+    let restart = scene.run(&["restart", "--no-server"]);
+    assert_eq!(restart.code, Some(0), "{}", restart.stderr);
+    assert!(!scene.run(&["status"]).stderr.contains("and not cowhand.yaml"));
+    assert_eq!(scene.run(&["reload"]).stdout, "reloaded; agents: 1, schedules: 1\n");
+}
