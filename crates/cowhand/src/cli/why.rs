@@ -190,7 +190,7 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 }
 
 /// What an interval waits for while a job that it fired lives.
-const COUNTS_FROM_END: &str = "an interval counts from the end of its previous job, which had not ended";
+const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
 /// What it does now, what it waits for, and when it will fire.
 fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
