@@ -284,6 +284,9 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
     use std::os::fd::AsRawFd;
     let mut scene = Scene::new().sh("setsid sleep 778 & echo ready; sleep 1000");
     scene.until_it_says("ready");
+    // Its keeper writes that down while the agent speaks already.
+    let record = scene.attempt.folder().join("agent.json");
+    scene.wait_for("the record of the agent", || record.exists().then_some(()));
     let mut keeper = scene.keeper.take().unwrap();
     keeper.kill().unwrap();
     keeper.wait().unwrap();
