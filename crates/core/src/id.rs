@@ -87,7 +87,8 @@ impl FromStr for AgentName {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        text.split('.').try_for_each(check_name)?;
+        // The whole name is what somebody wrote, and knows again.
+        text.split('.').try_for_each(check_name).map_err(|_| IdError::Name(text.to_owned()))?;
         Ok(Self(text.to_owned()))
     }
 }

@@ -97,6 +97,7 @@ impl Events {
         let job = event.job.as_ref().map(ToString::to_string);
         let about = match &event.fact {
             Fact::TokenCreated { name, .. } | Fact::TokenRevoked { name } => Some(name.to_string()),
+            Fact::AccessRefused { method, endpoint } => Some(format!("{method} {endpoint}")),
             Fact::WorkClaimed { item }
             | Fact::WorkReported { item, .. }
             | Fact::WorkReleased { item, .. }

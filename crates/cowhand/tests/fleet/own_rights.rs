@@ -112,6 +112,9 @@ fn an_agent_cannot_approve_itself() {
         "{refused:#?}"
     );
 
+    let audit = scene.run(&["events", "--audit", "--limit", "1000"]).stdout;
+    assert!(audit.contains("POST /api/v1/asks/{ask}/answer"), "{audit}");
+
     // People can do all that.
     assert_eq!(scene.run(&["approve", &ask]).code, Some(0));
     assert_eq!(scene.run(&["trigger", "other", "--wait"]).code, Some(0));

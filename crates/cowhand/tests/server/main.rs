@@ -17,6 +17,7 @@ mod job_tokens;
 mod life;
 mod live;
 mod metrics;
+mod odd;
 mod reading;
 mod tls;
 mod wakes;

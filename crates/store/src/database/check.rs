@@ -19,7 +19,8 @@ impl Store {
     /// Fails if `place` cannot be opened: its server does not answer, or it was written by a newer version. A file that
     /// is not there is fine, since opening makes it.
     pub async fn check_place(place: &str) -> Result<(), StoreError> {
-        let cannot = |place: String| move |why: sqlx::Error| StoreError::Open { place, why: why.to_string() };
+        let cannot =
+            |place: String| move |why: sqlx::Error| StoreError::Open { place, why: open::told(&why) };
         if !open::is_postgres(place) {
             let path = Path::new(place);
             if !path.exists() {

@@ -82,7 +82,7 @@ impl Store {
         let cannot =
             |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
         // Outside the pool, which would try for half a minute what a refused connection answers at once.
-        let mut first = options.connect().await.map_err(|error| cannot(&error))?;
+        let mut first = options.connect().await.map_err(|error| cannot(&told(&error)))?;
         POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))?;
         first.close().await.map_err(|error| cannot(&error))?;
         let pool = PgPoolOptions::new()
@@ -110,6 +110,11 @@ impl Store {
         self.clock = Some(clock);
         self
     }
+}
+
+/// What a server says of itself, without the line of its source that sqlx adds.
+pub(super) fn told(error: &sqlx::Error) -> String {
+    error.as_database_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
 }
 
 pub fn is_postgres(place: &str) -> bool {

@@ -79,3 +79,14 @@ async fn a_closed_store_says_so() {
     store.close().await;
     assert!(matches!(other.add_job(hand_job(), at(0)).await, Err(StoreError::Closed)));
 }
+
+/// The words of the server, without the place in its own source.
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_named() {
+    let server = cowhand_testing::postgres::Postgres::start();
+    let url = server.url().replacen("/postgres?", "/fleet?", 1);
+    let checked = Store::check_place(&url).await.unwrap_err().to_string();
+    for error in [refuse(&url).await.to_string(), checked] {
+        assert!(error.ends_with("database \"fleet\" does not exist"), "{error}");
+    }
+}

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::given::{Count, Given, Params, Switch, named};
+use super::given::{Count, Given, Params, Switch, named, of_attempt};
 use super::{Api, Page, Problem};
 use cowhand_engine::fleet::Heard;
 
@@ -158,6 +158,7 @@ pub(super) async fn make(
 ) -> Result<Json<JobHears>, Problem> {
     let job = api.job_id(&job).await?;
     let JobAsks { attempt, key, tool, input, question } = asked;
+    let attempt = of_attempt(attempt)?;
     if key.is_empty() || key.len() > 200 {
         return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
     }

@@ -10,7 +10,7 @@ use cowhand_core::trust::{self, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::Given;
+use super::given::{Given, of_attempt};
 use super::{Api, Problem, jobs};
 use cowhand_store::{FollowupAsked, FollowupMade};
 
@@ -36,6 +36,7 @@ pub(super) async fn make(
     let fleet = api.daemon()?;
     let by = jobs::find(&api, &job).await?;
     let JobFollows { attempt, key, agent, prompt, after } = asked;
+    let attempt = of_attempt(attempt)?;
     let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
         return Err(Problem::bad_request("a follow-up needs a `prompt`"));
     };

@@ -7,6 +7,9 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
+use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -102,6 +105,19 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     })
 }
 
+/// What an address answers that is asked with a method that it does not have.
+pub(crate) async fn other_method() -> Problem {
+    Problem::new(Code::BadMethod, "this endpoint has another method")
+}
+
+/// Refuses an address that is no text before anybody takes it apart.
+pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Response, Problem> {
+    match percent_decode_str(request.uri().path()).decode_utf8() {
+        Ok(_) => Ok(next.run(request).await),
+        Err(_) => Err(Problem::bad_request("the address is not UTF-8 once its percent signs are resolved")),
+    }
+}
+
 /// Refuses a body that says something.
 pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
     #[derive(Deserialize)]
@@ -113,6 +129,15 @@ pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
         object => object.starts_with(b"{") && serde_json::from_slice::<Nothing>(object).is_ok(),
     };
     if nothing { Ok(()) } else { Err(Problem::bad_request("this endpoint takes no body")) }
+}
+
+/// The number of the attempt that a request comes from. Whoever leaves it out is not told of another one.
+pub(super) fn of_attempt(number: u32) -> Result<u32, Problem> {
+    if number == 0 {
+        let message = "the field `attempt` is missing: it is the number of the attempt that asks, from 1 on";
+        return Err(Problem::bad_request(message));
+    }
+    Ok(number)
 }
 
 /// A page of the dashboard asks; whoever lets it in says so.

@@ -45,7 +45,7 @@ use std::sync::{Arc, LazyLock};
 
 use axum::Router;
 use axum::http::Method;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get};
 use cowhand_core::moment::Moment;
 use cowhand_core::plan::Snapshot;
@@ -70,6 +70,7 @@ pub use cowhand_store::Cancellation;
 pub use daemon::{DaemonView, Status, StopAsked};
 pub use followups::JobFollows;
 pub use given::ByPage;
+pub(crate) use given::{other_method, readable_path};
 pub use health::Health;
 pub use job_token::{Wanted, shown};
 pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
@@ -179,9 +180,8 @@ impl Api {
             // Beside the dashboard, which has a page for every other address.
             .route("/api/{*rest}", any(no_endpoint))
             .fallback(no_endpoint)
-            .method_not_allowed_fallback(|| async {
-                Problem::new(Code::BadMethod, "this endpoint has another method")
-            })
+            .method_not_allowed_fallback(other_method)
+            .layer(from_fn(readable_path))
             .layer(from_fn_with_state(self.clone(), masked::masked))
             .with_state(self)
     }
@@ -197,7 +197,8 @@ impl Api {
     /// What whoever watches this process asks, without a token.
     pub fn health(&self) -> Router {
         let router = Router::new().route("/healthz", get(health::alive));
-        router.route("/readyz", get(health::ready)).with_state(self.clone())
+        let router = router.route("/readyz", get(health::ready)).method_not_allowed_fallback(other_method);
+        router.with_state(self.clone())
     }
 
     fn roster(&self) -> Arc<Roster> {

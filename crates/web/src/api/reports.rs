@@ -6,7 +6,7 @@ use cowhand_core::report::{LONGEST_SUMMARY, MOST_ARTIFACTS, Report, ReportRefuse
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::Given;
+use super::given::{Given, of_attempt};
 use super::{Api, Problem};
 use cowhand_engine::fleet::FleetError;
 
@@ -28,7 +28,7 @@ pub(super) async fn make(
     Path(job): Path<String>,
     Given(JobReports { attempt, outcome, summary, artifacts }): Given<JobReports>,
 ) -> Result<Json<Report>, Problem> {
-    let fleet = api.daemon()?;
+    let (fleet, attempt) = (api.daemon()?, of_attempt(attempt)?);
     let outcome = outcome.ok_or(FleetError::ReportRefused(ReportRefused::NoOutcome))?;
     Ok(Json(fleet.report(&api.job_id(&job).await?, attempt, outcome, &summary, &artifacts).await?))
 }

@@ -38,7 +38,7 @@ use axum::Router;
 use axum::extract::{ConnectInfo, FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use cowhand_core::ask::Ask;
@@ -48,7 +48,7 @@ use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 
 use super::access::{Access, Caller};
-use crate::api::{Api, Client, Code, Page, Problem, segment};
+use crate::api::{Api, Client, Code, Page, Problem, other_method, readable_path, segment};
 use layout::{Frame, Tab};
 
 tokio::task_local! {
@@ -155,7 +155,8 @@ pub(super) fn router(pages: Pages) -> Router {
         .layer(from_fn_with_state(pages.clone(), only_known));
     let outside =
         Router::new().route("/login/{code}", get(login::enter)).route("/assets/{name}", get(assets::serve));
-    inside.merge(outside).with_state(pages)
+    let outside = outside.method_not_allowed_fallback(other_method);
+    inside.merge(outside).layer(from_fn(readable_path)).with_state(pages)
 }
 
 /// Pages show what the scope `read` shows, and every token has at least that.
