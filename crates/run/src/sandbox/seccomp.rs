@@ -13,7 +13,7 @@ use super::{others, rights, sockets};
 pub(super) type Rules = Vec<SeccompRule>;
 
 /// Rules by the number of the call. A call without rules is refused always.
-pub(super) type Calls = BTreeMap<i64, Rules>;
+pub(super) type CallRules = BTreeMap<i64, Rules>;
 
 /// What a process is held by.
 #[derive(Debug, Clone, Copy)]
@@ -56,12 +56,12 @@ fn filters(held: Held<'_>) -> Result<Vec<BpfProgram>, BackendError> {
         owners.extend(others::priorities()?);
         filters.push(filter(owners, libc::EPERM)?);
         // Its mode is in memory, where no filter looks. Programs use the older call if there is no such one.
-        filters.push(filter(Calls::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
+        filters.push(filter(CallRules::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
     }
     Ok(filters)
 }
 
-fn always_closed() -> Calls {
+fn always_closed() -> CallRules {
     [
         // Makes sockets without asking for one.
         libc::SYS_io_uring_setup,
@@ -79,7 +79,7 @@ fn always_closed() -> Calls {
     .collect()
 }
 
-fn filter(calls: Calls, answer: i32) -> Result<BpfProgram, BackendError> {
+fn filter(calls: CallRules, answer: i32) -> Result<BpfProgram, BackendError> {
     let mut calls = calls;
     #[cfg(target_arch = "x86_64")]
     {
