@@ -125,7 +125,7 @@ fn what_cannot_follow_is_refused_and_changes_nothing() {
     assert_eq!(pending.settle(failed, &patient(), at(1)), Err(Refused::NotRunning));
     assert_eq!(pending, before);
     pending.cancel(Termination::NotStarted, at(1)).unwrap();
-    assert_eq!(pending.duration_seconds(), Some(0));
+    assert_eq!(pending.duration_seconds(), None);
     let message = pending.start(at(2)).unwrap_err().to_string();
     assert_eq!(
         message,
