@@ -66,17 +66,17 @@ impl Place {
     }
 
     /// The fleet above that this one is part of: one whose daemon runs, else the outermost one.
-    pub(super) fn root(&self) -> Option<Root> {
+    pub(super) fn root(&self) -> Option<FleetAbove> {
         let above = config::listing(&self.config);
         let runs = |file: &PathBuf| StateFolder::beside(file).is_locked();
         let running = above.iter().find(|file| runs(file)).cloned();
         let runs = running.is_some();
-        running.or_else(|| above.last().cloned()).map(|config| Root { config, runs })
+        running.or_else(|| above.last().cloned()).map(|config| FleetAbove { config, runs })
     }
 
     /// Fails if the daemon of a fleet above runs the agents of this one.
     pub(super) fn refuse_below_daemon(&self) -> Result<(), Failure> {
-        let Some(Root { config, .. }) = self.root().filter(|root| root.runs) else { return Ok(()) };
+        let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else { return Ok(()) };
         let message = format!(
             "{} is part of the fleet {}, whose daemon runs: a second daemon would run every schedule twice; name that fleet \
              with `-c {}`",
@@ -140,12 +140,12 @@ impl Place {
 
 /// A config above that takes in the one at hand.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(super) struct FleetAbove {
     config: PathBuf,
     runs: bool,
 }
 
-impl Root {
+impl FleetAbove {
     fn note(&self, part: &Path) -> String {
         let (part, root) = (part.display(), self.config.display());
         let runs = if self.runs { ", whose daemon runs" } else { "" };
