@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use cowhand::api::{Api, Client, Page};
+use cowhand::redact::Redactor;
 use cowhand::state::StateFolder;
 use cowhand::store::Store;
-use cowhand::veil::Veil;
 use cowhand::work::{Setting, Sources};
 use cowhand_core::job::JobRecord;
 use cowhand_core::roster::Roster;
@@ -29,7 +29,7 @@ async fn main() {
     let sources =
         Sources::new(std::sync::Arc::default(), Setting::of_base(folder.path(), HashMap::default()));
     let client =
-        Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources, Veil::default()));
+        Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources, Redactor::default()));
     let mut by_hand = SqliteConnection::connect(&format!("sqlite://{place}")).await.unwrap();
     println!(
         "{:>9}  {:>12}  {:>12}  {:>9}  {:>12}  {:>14}  {:>14}",

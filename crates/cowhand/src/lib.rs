@@ -7,7 +7,7 @@ pub mod cli;
 pub use cowhand_engine::fleet::Fleet;
 pub use cowhand_engine::{config, daemon, fleet, herdctl, queues, state, trigger};
 pub use cowhand_run as run;
-pub use cowhand_run::veil;
+pub use cowhand_run::redact;
 pub use cowhand_store as store;
 pub use cowhand_store::audit;
 pub use cowhand_system::clock;

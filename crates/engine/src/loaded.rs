@@ -8,7 +8,7 @@ use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::shape::WorkSource;
 use serde_json::Value;
 
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_work::Sources;
 
 /// The fleet and what its `.env` names.
@@ -25,8 +25,8 @@ pub struct Loaded {
     pub named: Vec<String>,
     /// Directories in which agents in a sandbox may write.
     pub writable: Vec<PathBuf>,
-    /// What hides its secrets, made when it is first needed: `secrets::veil`.
-    pub veil: OnceLock<Arc<Veil>>,
+    /// What hides its secrets, made when it is first needed: `secrets::redactor`.
+    pub redactor: OnceLock<Arc<Redactor>>,
 }
 
 impl Loaded {

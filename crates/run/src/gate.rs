@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 
 use super::child::{self, Bounds, WhyNot};
 use super::minder::Minded;
-use crate::veil::Veil;
+use crate::redact::Redactor;
 
 /// It is asked before every firing, so it has to be quick.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -29,18 +29,18 @@ pub struct Heard {
 /// Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started, is killed, or does
 /// not answer has said nothing, and that is an error: what asks for permission does not run without it. It is ended, with all
 /// that it started, when nobody waits for the answer any more. `minder` is the `cowhand` program.
-/// What it prints goes through the veil.
+/// What it prints goes through the redactor.
 pub async fn allows(
     minder: &Path,
     command: &[String],
     directory: &Path,
-    veil: Veil,
+    redactor: Redactor,
 ) -> anyhow::Result<Heard> {
     let (minder, command, directory) = (minder.to_owned(), command.to_vec(), directory.to_owned());
     let unwanted = Unwanted::default();
     let stop = Arc::clone(&unwanted.0);
     let answer = tokio::task::spawn_blocking(move || {
-        let hide = |text: &str| veil.hide(text).into_owned();
+        let hide = |text: &str| redactor.hide(text).into_owned();
         ask(&minder, &command, &directory, PATIENCE, &stop, &hide)
     })
     .await;

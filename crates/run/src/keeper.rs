@@ -29,8 +29,8 @@ use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, Identity};
 use super::reach::{self, PAUSE, complain};
-use super::sandbox::{self, Making};
 use super::sandbox::docker::leftover;
+use super::sandbox::{self, Making};
 use super::shortage::{self, CLOSED};
 use super::start::{Enclosure, Limits, Start};
 

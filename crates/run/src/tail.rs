@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stdout ──▶ lines ──┐                           ┌──▶ the job's JSONL, capped
-//!                    ├──▶ veil ──▶ reader ──▶ batch┼──▶ the index: a checkpoint
+//!                    ├──▶ redactor ──▶ reader ──▶ batch┼──▶ the index: a checkpoint
 //! stderr ──▶ lines ──┘                           └──▶ whoever listens
 //! ```
 //!
@@ -29,7 +29,7 @@ use jiff::Timestamp;
 
 use super::ending::Ending;
 use super::runtime::{Finish, Reader, system};
-use crate::veil::Veil;
+use crate::redact::Redactor;
 use index::{Checkpoint, Index};
 use stream::Stream;
 
@@ -71,7 +71,7 @@ pub struct Tail {
     fresh: Reader,
     reader: Reader,
     /// Over every line, before anybody reads it.
-    veil: Veil,
+    redactor: Redactor,
     stdout: Stream,
     stderr: Stream,
     jsonl: File,
@@ -104,7 +104,7 @@ enum Source {
 impl Tail {
     /// Begins an attempt's output, or goes on where an earlier tail of the same attempt stopped. The raw files
     /// need not be there yet.
-    pub fn open(files: Files, fresh: Reader, veil: Veil, now: Timestamp) -> anyhow::Result<Self> {
+    pub fn open(files: Files, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
         let jsonl = open_view(&files.jsonl)?;
         let have = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, have)?;
@@ -119,13 +119,13 @@ impl Tail {
         // Each checkpoint but the first stands for lines of this attempt.
         let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
         let mut reader = at.reader;
-        reader.under(&veil);
+        reader.under(&redactor);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
             stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
             reader,
-            veil,
+            redactor,
             fresh,
             jsonl,
             index,
@@ -143,7 +143,7 @@ impl Tail {
     /// last checkpoint, so that a disk may be full for a while.
     pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.failed || !self.is_there() {
-            *self = Self::open(self.files.clone(), self.fresh.clone(), self.veil.clone(), now)?;
+            *self = Self::open(self.files.clone(), self.fresh.clone(), self.redactor.clone(), now)?;
         }
         self.failed = true;
         self.behind = !self.read_on(now, on)?;
@@ -294,7 +294,7 @@ impl Tail {
     }
 
     fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
-        let line = self.veil.hide_in_line(line);
+        let line = self.redactor.hide_in_line(line);
         let messages = match source {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],

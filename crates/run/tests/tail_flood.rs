@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
+use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
 use cowhand_run::tail::{Files, Tail};
-use cowhand_run::veil::Veil;
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
@@ -23,7 +23,7 @@ fn open(folder: &Path, reader: Reader) -> Tail {
         attempt: 1,
         before: None,
     };
-    Tail::open(files, reader, Veil::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
+    Tail::open(files, reader, Redactor::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }
 
 /// The most memory this process ever had, in KiB.

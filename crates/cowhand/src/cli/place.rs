@@ -12,7 +12,7 @@ use super::{Exit, Failure, print};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_without_store;
 use cowhand_engine::error::FleetError;
-use cowhand_engine::secrets::veil_without_daemon;
+use cowhand_engine::secrets::redactor_without_daemon;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
@@ -130,9 +130,9 @@ impl Place {
             let base = self.config.parent().unwrap_or(Path::new(""));
             let setting =
                 Setting::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
-            let veil = veil_without_daemon(&loaded.roster, &variables, &setting);
+            let redactor = redactor_without_daemon(&loaded.roster, &variables, &setting);
             let sources = Sources::new(Arc::default(), setting);
-            Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, veil))
+            Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor))
         };
         Ok(WayIn { client, place: self, _empty: empty })
     }

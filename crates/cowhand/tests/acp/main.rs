@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use cowhand::redact::Redactor;
 use cowhand::run::attempt::Attempt;
 use cowhand::run::ending::Ending;
 use cowhand::run::launch::Launch;
 use cowhand::run::runtime::{Finish, Session};
 use cowhand::run::supervision::Standing;
 use cowhand::run::tail::{Files, Tail};
-use cowhand::veil::Veil;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
@@ -143,7 +143,7 @@ impl Run {
         };
         let now = Timestamp::UNIX_EPOCH;
         let mut tail =
-            Tail::open(files, self.launch.start.reader.clone().unwrap(), Veil::default(), now).unwrap();
+            Tail::open(files, self.launch.start.reader.clone().unwrap(), Redactor::default(), now).unwrap();
         let finish = tail.finish(&ending, now, &mut |_| {}).unwrap();
         let text = fs::read_to_string(self.path("out.jsonl")).unwrap();
         (finish, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use cowhand::redact::Redactor;
 use cowhand::run::attempt::Attempt;
 use cowhand::run::launch::Launch;
 use cowhand::run::runtime::{Finish, Session};
 use cowhand::run::supervision::Standing;
 use cowhand::run::tail::{Files, Tail};
-use cowhand::veil::Veil;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
@@ -85,7 +85,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         before: None,
     };
     let now = Timestamp::UNIX_EPOCH;
-    let mut tail = Tail::open(files, launch.start.reader.unwrap(), Veil::default(), now).unwrap();
+    let mut tail = Tail::open(files, launch.start.reader.unwrap(), Redactor::default(), now).unwrap();
     tail.finish(&ending, now, &mut |_| {}).unwrap()
 }
 

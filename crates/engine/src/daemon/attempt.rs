@@ -30,17 +30,17 @@ use super::workspaces;
 use crate::context::{Engine, Wish};
 use crate::hook::metadata;
 use crate::loaded::Loaded;
-use crate::secrets::veil_over;
+use crate::secrets::redactor_over;
 use crate::state::modes;
 use crate::view::output::OutputLog;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
+use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
 use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
-use cowhand_run::veil::Veil;
 use cowhand_system::aside::aside;
 use cowhand_system::fault;
 use cowhand_system::gone::is_gone;
@@ -87,7 +87,7 @@ pub(super) struct Rules {
     idle_timeout: Timeout,
     output_to_file: bool,
     /// Over all that it says.
-    pub(super) veil: Veil,
+    pub(super) redactor: Redactor,
 }
 
 impl Rules {
@@ -110,7 +110,7 @@ impl Rules {
             breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { settings, ..agent.clone() },
-            veil: veil_over(loaded, Some(agent)),
+            redactor: redactor_over(loaded, Some(agent)),
         }
     }
 }
@@ -139,7 +139,7 @@ impl Charge {
                     if unwritten::is_unwritten(&self.attempt()) {
                         self.write_up(rules).await;
                     }
-                    workspaces::keep_diff(&self.engine, self.job.id(), &rules.veil).await;
+                    workspaces::keep_diff(&self.engine, self.job.id(), &rules.redactor).await;
                     return self.settle(settlement, rules).await;
                 }
                 Ok(Followed::NotOurs) => return,
@@ -182,7 +182,7 @@ impl Charge {
         let files = Files { before: self.before(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
-        let tail = Tail::open(files, reader, rules.veil.clone(), self.now())?;
+        let tail = Tail::open(files, reader, rules.redactor.clone(), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
@@ -313,7 +313,7 @@ impl Charge {
             writable: &self.engine.loaded().writable,
         };
         let mut metadata = metadata::read(&place, self.job.id())?;
-        rules.veil.hide_in(&mut metadata);
+        rules.redactor.hide_in(&mut metadata);
         Some(metadata)
     }
 

@@ -21,9 +21,9 @@ use super::workspaces::{self, Desk};
 use crate::context::Wish;
 use cowhand_run::attempt::{Attempt, Prelude};
 use cowhand_run::launch::{self, Launch};
+use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::{Session, plan};
 use cowhand_run::shortage;
-use cowhand_run::veil::Veil;
 use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_store::{StoreError, StoredSession};
 use cowhand_system::closed::{advice, closed_folder};
@@ -115,7 +115,7 @@ impl Charge {
         agent.directory.clone_from(&desk.directory);
         agent.settings.budget = self.allowance().await;
         let launch =
-            shown_to_all(&agent, &rules.veil).map_or_else(|| self.plan(&agent, &beginning.session), Err);
+            shown_to_all(&agent, &rules.redactor).map_or_else(|| self.plan(&agent, &beginning.session), Err);
         let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
             Ok(launch) => launch.ready().await,
             refused => refused,
@@ -452,9 +452,9 @@ fn fresh(stored: &StoredSession, why: &str) -> Beginning {
 }
 
 /// What of the config would stand among the arguments of its program although it is secret; then it is not started.
-fn shown_to_all(agent: &Agent, veil: &Veil) -> Option<String> {
+fn shown_to_all(agent: &Agent, redactor: &Redactor) -> Option<String> {
     let prompt = agent.settings.system_prompt.as_deref()?;
-    let shown = agent.settings.runtime == Some(Runtime::Codex) && veil.hide(prompt) != prompt;
+    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.hide(prompt) != prompt;
     shown.then(|| {
         "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that".to_owned()
     })

@@ -77,7 +77,7 @@ impl Charge {
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
         let other = self.stand_in.and_then(|number| agent.standing_in(number));
         let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
-        rules.veil = rules.veil.and([self.token()]);
+        rules.redactor = rules.redactor.and([self.token()]);
         rules
     }
 

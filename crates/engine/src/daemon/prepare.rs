@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
-use crate::secrets::veil_over;
+use crate::secrets::redactor_over;
 use cowhand_run::gate::{self, Heard, it_printed};
 use cowhand_store::{Preparation, Prepared, TakePreparing, Taking, Unless};
 use cowhand_system::fault;
@@ -150,8 +150,8 @@ impl Errand<'_> {
     /// What `when_command` says, without secrets; none if there is no such command.
     async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<Heard>> {
         let Some(command) = &order.schedule.when_command else { return Ok(None) };
-        let veil = veil_over(&self.engine.loaded(), Some(order.agent));
-        let heard = gate::allows(&self.engine.program, command, &order.agent.directory, veil).await;
+        let redactor = redactor_over(&self.engine.loaded(), Some(order.agent));
+        let heard = gate::allows(&self.engine.program, command, &order.agent.directory, redactor).await;
         heard.map(Some).with_context(|| format!("`when_command` of {}", order.schedule.name))
     }
 

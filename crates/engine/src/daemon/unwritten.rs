@@ -11,13 +11,13 @@ use tracing::{info, warn};
 
 use super::attempt::{Charge, Rules};
 use crate::loaded::Loaded;
-use crate::secrets::veil_over;
+use crate::secrets::redactor_over;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
+use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
 use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
-use cowhand_run::veil::Veil;
 use cowhand_system::gone::{gone, is_gone};
 
 /// What was read of an attempt while its job's output could not be written. It is there as long as that is so.
@@ -55,20 +55,26 @@ pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
 impl Charge {
     /// Tries once more to write the output of an attempt that has ended where it belongs.
     pub(super) async fn write_up(&self, rules: &Rules) {
-        let (attempt, state, veil) = (self.attempt(), self.engine.home.state.clone(), rules.veil.clone());
+        let (attempt, state, redactor) =
+            (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
         let now = self.now();
-        let written = cowhand_system::aside::aside(move || write_up(&attempt, &state, &veil, now)).await;
+        let written = cowhand_system::aside::aside(move || write_up(&attempt, &state, &redactor, now)).await;
         if let Err(error) = written {
             warn!(job = %self.job.id(), "its output is not written; the next start tries again: {error:#}");
         }
     }
 }
 
-fn write_up(attempt: &Attempt, state: &StateFolder, veil: &Veil, now: Timestamp) -> anyhow::Result<()> {
+fn write_up(
+    attempt: &Attempt,
+    state: &StateFolder,
+    redactor: &Redactor,
+    now: Timestamp,
+) -> anyhow::Result<()> {
     let job = attempt.job().context("it is no attempt of a job")?;
     let start = attempt.start()?;
     let reader = start.reader.unwrap_or_else(Reader::command);
-    let mut tail = Tail::open(files(attempt, state, &job), reader, veil.clone(), now)?;
+    let mut tail = Tail::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
     if let Standing::Ended(ending) = attempt.standing()? {
         tail.finish(&ending, now, &mut |_| {})?;
     } else {
@@ -86,7 +92,7 @@ pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, 
     if !is_gone(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;
     }
-    match write_up(attempt, state, &veil_over(loaded, None), now) {
+    match write_up(attempt, state, &redactor_over(loaded, None), now) {
         Ok(()) => {
             info!(%job, "its output is written now");
             true

@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use crate::context::Engine;
 use crate::prune::files;
 use crate::view::write_whole;
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_run::workspace::{self, Ground, Left};
 use cowhand_store::{KnownWorkspace, StoreError, WorkspaceState};
 use cowhand_system::beneath::Root;
@@ -132,7 +132,7 @@ pub(super) async fn take(
 }
 
 /// What the job changed, beside its output. No diff is no reason to hold a job up.
-pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
+pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Redactor) {
     let known = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(known)) => known.workspace,
         Ok(None) => return,
@@ -142,7 +142,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
         Ok(found) => found.map_or(Timestamp::UNIX_EPOCH, |job| job.created_at()),
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
-    let (state, veil) = (engine.home.state.clone(), veil.clone());
+    let (state, redactor) = (engine.home.state.clone(), redactor.clone());
     let kept = apart(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
         // An empty diff would say that nothing was changed.
@@ -150,7 +150,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, veil: &Veil) {
             warn!(job = %known.job, "its diff cannot be made: {why}");
             format!("# cowhand: no diff could be made: {}\n", why.replace('\n', " ")).into_bytes()
         });
-        let written = write_whole(&state.diff(&known.job), &veil.hide_in_bytes(&text));
+        let written = write_whole(&state.diff(&known.job), &redactor.hide_in_bytes(&text));
         written.map_err(|error| error.to_string())
     });
     if let Err(error) = kept.await {

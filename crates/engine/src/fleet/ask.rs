@@ -14,8 +14,8 @@ use tracing::info;
 
 use super::{Fleet, FleetError};
 use crate::job_token;
-use crate::secrets::{veil, veil_over};
-use cowhand_run::veil::Veil;
+use crate::secrets::{redactor, redactor_over};
+use cowhand_run::redact::Redactor;
 use cowhand_store::{AskAnswered, AskMade};
 use cowhand_system::digest::sha256;
 
@@ -65,7 +65,7 @@ impl Fleet {
         let key = sha256(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
-        let what = veiled(what, &self.veil_of(&job));
+        let what = redacted(what, &self.redactor_of(&job));
         if serde_json::to_string(&what).is_ok_and(|text| text.len() > LONGEST) {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
             return Ok(Heard::Denied { message });
@@ -88,7 +88,7 @@ impl Fleet {
     /// Written down, so that somebody can see what it tried.
     async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
-        let tool = cut(&self.veil_of(job).hide(tool), 0, LONGEST_NAME);
+        let tool = cut(&self.redactor_of(job).hide(tool), 0, LONGEST_NAME);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
@@ -96,15 +96,15 @@ impl Fleet {
     }
 
     /// What hides the secrets of the fleet.
-    pub fn veil(&self) -> Arc<Veil> {
-        veil(&self.engine.loaded())
+    pub fn redactor(&self) -> Arc<Redactor> {
+        redactor(&self.engine.loaded())
     }
 
     /// Over what a job's agent says to us.
-    pub fn veil_of(&self, job: &Job) -> Veil {
+    pub fn redactor_of(&self, job: &Job) -> Redactor {
         let loaded = self.engine.loaded();
         let token = self.engine.home.job_key.token(job.id(), job.attempts());
-        veil_over(&loaded, loaded.roster.agent(job.agent())).and([token])
+        redactor_over(&loaded, loaded.roster.agent(job.agent())).and([token])
     }
 
     /// What the config says now, as far as it knows the job's agent and schedule.
@@ -164,12 +164,12 @@ impl Fleet {
     }
 }
 
-fn veiled(what: Asked, veil: &Veil) -> Asked {
+fn redacted(what: Asked, redactor: &Redactor) -> Asked {
     match what {
         Asked::Tool { tool, mut input } => {
-            veil.hide_in(&mut input);
-            Asked::Tool { tool: veil.hide(&tool).into_owned(), input }
+            redactor.hide_in(&mut input);
+            Asked::Tool { tool: redactor.hide(&tool).into_owned(), input }
         }
-        Asked::Question { question } => Asked::Question { question: veil.hide(&question).into_owned() },
+        Asked::Question { question } => Asked::Question { question: redactor.hide(&question).into_owned() },
     }
 }

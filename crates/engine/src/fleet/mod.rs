@@ -458,8 +458,8 @@ impl Surroundings {
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
         let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
         let named = secrets::named::variables(&roster, shown.as_ref());
-        let (roster, veil) = (Arc::new(roster), OnceLock::new());
-        Loaded { roster, variables, sources, shown, files, named, writable, veil }
+        let (roster, redactor) = (Arc::new(roster), OnceLock::new());
+        Loaded { roster, variables, sources, shown, files, named, writable, redactor }
     }
 }
 

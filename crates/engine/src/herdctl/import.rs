@@ -11,7 +11,7 @@ use tracing::{info, warn};
 use super::{HerdctlError, HerdctlFolder};
 use crate::state::StateFolder;
 use crate::view;
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_store::{History, Store};
 use cowhand_system::fault;
 
@@ -54,7 +54,7 @@ impl Import {
         store: &Store,
         state: &StateFolder,
         node: &str,
-        veil: Veil,
+        redactor: Redactor,
         now: Timestamp,
     ) -> Result<(), HerdctlError> {
         let folder = match self {
@@ -66,7 +66,7 @@ impl Import {
             return Ok(());
         }
         let files = state.clone();
-        let history = tokio::task::spawn_blocking(move || read_and_copy(&folder, &files, &veil));
+        let history = tokio::task::spawn_blocking(move || read_and_copy(&folder, &files, &redactor));
         let history = history.await.map_err(|_| HerdctlError::Died)??;
         for note in &history.notes {
             warn!("importing from herdctl: {note}");
@@ -81,34 +81,38 @@ impl Import {
 }
 
 /// Reads the history and copies the output of its jobs, with a view of each. Output that cannot be read is left out.
-fn read_and_copy(folder: &HerdctlFolder, state: &StateFolder, veil: &Veil) -> Result<History, HerdctlError> {
-    let mut history = folder.read(veil)?;
+fn read_and_copy(
+    folder: &HerdctlFolder,
+    state: &StateFolder,
+    redactor: &Redactor,
+) -> Result<History, HerdctlError> {
+    let mut history = folder.read(redactor)?;
     let place = state.path().display().to_string();
     for past in &history.jobs {
         let id = past.job.id();
         match folder.output(id) {
             Ok(None) => {}
             Ok(Some(output)) => {
-                let copied = copy_output(output, &state.output(id), veil);
+                let copied = copy_output(output, &state.output(id), redactor);
                 copied.map_err(|source| HerdctlError::State { place: place.clone(), source })?;
             }
             Err(error) => history.notes.push(format!("the output of {id} is left out: {error}")),
         }
         let record = JobRecord::from(past.job.clone());
-        view::write_job(state, &record, veil)
+        view::write_job(state, &record, redactor)
             .map_err(|error| HerdctlError::State { place: place.clone(), source: io::Error::other(error) })?;
     }
     Ok(history)
 }
 
 /// Copies line by line, without the secrets of the fleet.
-fn copy_output(output: File, target: &Path, veil: &Veil) -> io::Result<()> {
+fn copy_output(output: File, target: &Path, redactor: &Redactor) -> io::Result<()> {
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut copy = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        copy.write_all(veil.hide_in_line(&line).as_bytes())?;
+        copy.write_all(redactor.hide_in_line(&line).as_bytes())?;
         copy.write_all(b"\n")?;
     }
     copy.into_inner()?.persist(target)?;

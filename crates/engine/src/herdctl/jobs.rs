@@ -10,11 +10,11 @@ use cowhand_core::job::{
 use jiff::Timestamp;
 
 use super::{HerdctlFolder, field, yaml};
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_store::{History, PastJob};
 
 /// Adds every job that can be read, and a note for every one that cannot.
-pub(super) fn read(folder: &HerdctlFolder, veil: &Veil, history: &mut History) {
+pub(super) fn read(folder: &HerdctlFolder, redactor: &Redactor, history: &mut History) {
     let files = match folder.files("jobs", "yaml") {
         Ok(files) => files,
         Err(error) => {
@@ -23,14 +23,14 @@ pub(super) fn read(folder: &HerdctlFolder, veil: &Veil, history: &mut History) {
         }
     };
     for file in files {
-        match job(folder, veil, &file) {
+        match job(folder, redactor, &file) {
             Ok(job) => history.jobs.push(PastJob { job, session: None }),
             Err(why) => history.notes.push(format!("{} is left out: {why}", file.display())),
         }
     }
 }
 
-fn job(folder: &HerdctlFolder, veil: &Veil, file: &Path) -> Result<Job, String> {
+fn job(folder: &HerdctlFolder, redactor: &Redactor, file: &Path) -> Result<Job, String> {
     let text = folder.text(file).map_err(|error| error.to_string())?.ok_or("it is gone")?;
     let node = yaml(&text)?;
     let id: JobId = needed(&node, "id")?;
@@ -39,7 +39,7 @@ fn job(folder: &HerdctlFolder, veil: &Veil, file: &Path) -> Result<Job, String> 
     }
     let mut record = record(id, &node)?;
     for text in [&mut record.prompt, &mut record.summary].into_iter().flatten() {
-        *text = veil.hide(text).into_owned();
+        *text = redactor.hide(text).into_owned();
     }
     Job::try_from(record).map_err(|error| error.to_string())
 }

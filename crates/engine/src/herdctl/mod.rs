@@ -23,7 +23,7 @@ use cowhand_core::config::parse::parse;
 use cowhand_core::config::problem::{Problems, Severity};
 use cowhand_core::id::JobId;
 
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_store::{History, StoreError};
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::named_file;
@@ -84,10 +84,10 @@ impl HerdctlFolder {
     }
 
     /// Reads everything that is imported, without the secrets of the fleet.
-    pub fn read(&self, veil: &Veil) -> Result<History, HerdctlError> {
+    pub fn read(&self, redactor: &Redactor) -> Result<History, HerdctlError> {
         let schedules = state::read(self)?;
         let mut history = History { schedules, ..History::default() };
-        jobs::read(self, veil, &mut history);
+        jobs::read(self, redactor, &mut history);
         sessions::read(self, &mut history);
         history.jobs.sort_by_key(|past| past.job.created_at());
         Ok(history)

@@ -19,9 +19,9 @@ use serde_json::Value;
 use crate::context::Engine;
 use crate::loaded::Loaded;
 use crate::output;
-use crate::secrets::{self, veil_over};
+use crate::secrets::{self, redactor_over};
 pub use chat::SLACK_TOKEN;
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_store::OwedHook;
 
 /// What came of one try.
@@ -57,10 +57,10 @@ impl Tried {
     }
 
     /// As it may be written down.
-    fn veiled(self, veil: &Veil) -> Self {
-        let hide = |text: String| veil.hide(&text).into_owned();
+    fn redacted(self, redactor: &Redactor) -> Self {
+        let hide = |text: String| redactor.hide(&text).into_owned();
         let said_in_short = |said: Option<String>| {
-            let said = said.map(|said| cut(veil.hide(&said).trim(), 0, SAID_CAP));
+            let said = said.map(|said| cut(redactor.hide(&said).trim(), 0, SAID_CAP));
             said.filter(|said| !said.is_empty())
         };
         match self {
@@ -102,9 +102,9 @@ impl Errand<'_> {
 /// Tries the hook once, or goes on with the process that a daemon before us began for it.
 pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
     let loaded = engine.loaded();
-    let veil = veil_over(&loaded, loaded.roster.agent(&owed.agent));
+    let redactor = redactor_over(&loaded, loaded.roster.agent(&owed.agent));
     if let Some(begun) = shell::take_up(engine, owed).await {
-        return begun.veiled(&veil);
+        return begun.redacted(&redactor);
     }
     let agent = loaded.roster.agent(&owed.agent);
     let Some((agent, hook)) =
@@ -116,14 +116,14 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
         Ok(context) => context,
         Err(error) => {
             let (reason, said) = (format!("cannot say what it is about: {error:#}"), None);
-            return Tried::Again { reason, said, asked: None, tries: RETRIES + 1 }.veiled(&veil);
+            return Tried::Again { reason, said, asked: None, tries: RETRIES + 1 }.redacted(&redactor);
         }
     };
     if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
         return Tried::skipped(format!("`when: {path}` does not hold"));
     }
     let errand = Errand { engine, loaded: &loaded, agent, job, owed, context };
-    errand.go(hook).await.veiled(&veil.and(secrets::of_hook(hook)))
+    errand.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
 }
 
 impl Errand<'_> {

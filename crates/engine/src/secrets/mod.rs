@@ -12,27 +12,31 @@ use cowhand_core::trigger::TriggerConfig;
 use indexmap::IndexMap;
 
 use crate::loaded::Loaded;
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_work::Setting;
 
 /// Knows all secrets of the fleet, whichever agent they are meant for: the values of variables that the config names as
 /// secrets, or whose names say that they are, passwords in addresses, what signs deliveries, and what MCP servers, hooks
 /// and the collector of traces are told. `agent` is one that need not be in the config.
-pub(crate) fn veil_over(loaded: &Loaded, agent: Option<&Agent>) -> Veil {
+pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, .. } = loaded;
-    veil_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
+    redactor_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
 }
 
 /// The same for all agents of the config, made once.
-pub fn veil(loaded: &Loaded) -> Arc<Veil> {
-    Arc::clone(loaded.veil.get_or_init(|| Arc::new(veil_over(loaded, None))))
+pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
+    Arc::clone(loaded.redactor.get_or_init(|| Arc::new(redactor_over(loaded, None))))
 }
 
 /// The same for a fleet of which no daemon runs.
 #[expect(clippy::implicit_hasher, reason = "the variables come from one place, which uses the default")]
-pub fn veil_without_daemon(roster: &Roster, variables: &HashMap<String, String>, setting: &Setting) -> Veil {
+pub fn redactor_without_daemon(
+    roster: &Roster,
+    variables: &HashMap<String, String>,
+    setting: &Setting,
+) -> Redactor {
     let named = named::variables(roster, None);
-    veil_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
+    redactor_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
 }
 
 /// Where secrets of a fleet are named.
@@ -44,7 +48,7 @@ struct SecretPlaces<'a> {
     named: &'a [String],
 }
 
-fn veil_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Veil {
+fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     let own = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let agents = || fleet.roster.agents.iter().chain(agent);
@@ -63,7 +67,7 @@ fn veil_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Veil {
     let traces = fleet.roster.traces.iter().flat_map(|traces| traces.headers.values());
     let traces = traces.flat_map(|value| said_in_parts(value));
     let told = agents().flat_map(told_by);
-    Veil::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
+    Redactor::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
 }
 
 /// The variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.

@@ -27,9 +27,9 @@ use tracing::warn;
 
 use crate::loaded::Loaded;
 use crate::prune::files;
-use crate::secrets::veil;
+use crate::secrets::redactor;
 use crate::state::StateFolder;
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_store::{Cancellation, JobFilter, Store, StoreError};
 use output::OutputLog;
 
@@ -44,7 +44,7 @@ pub struct Views {
     /// That some are behind was logged.
     told: bool,
     /// What hides the secrets of the fleet, as its config was last read.
-    veil: Arc<Veil>,
+    redactor: Arc<Redactor>,
 }
 
 /// What is to be done with the files of a job.
@@ -65,8 +65,8 @@ impl Views {
         // A cursor that cannot be read only means that more is written than needed.
         let cursor =
             fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
-        let (cursor, behind, veil) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
-        Self { state, started_at, cursor, behind, told: false, veil }
+        let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
+        Self { state, started_at, cursor, behind, told: false, redactor }
     }
 
     /// The last event whose changes are written.
@@ -76,7 +76,7 @@ impl Views {
 
     /// Brings back what somebody deleted or changed, and writes what happened while nobody looked.
     pub async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
-        self.veil = veil(fleet);
+        self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MENDED).await? {
             let mut log = OutputLog::new(&self.state, job.id());
             if wants_log(&fleet.roster, &job)
@@ -97,7 +97,7 @@ impl Views {
 
     /// Writes every job that an event since the last time tells of; nothing if there was none.
     pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
-        self.veil = veil(fleet);
+        self.redactor = redactor(fleet);
         if store.last_event().await? == self.cursor && self.behind.is_empty() {
             return Ok(());
         }
@@ -176,13 +176,13 @@ impl Views {
     }
 
     fn write_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
-        write_yaml(&self.state.view(id), "", record, &self.veil)
+        write_yaml(&self.state.view(id), "", record, &self.redactor)
     }
 
     /// Writes the record unless the file says just that.
     fn mend_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
         let path = self.state.view(id);
-        let yaml = to_yaml(&path, "", record, &self.veil)?;
+        let yaml = to_yaml(&path, "", record, &self.redactor)?;
         let found = fs::symlink_metadata(&path);
         let same = found.is_ok_and(|found| found.is_file() && found.len() == yaml.len() as u64)
             && fs::read(&path).is_ok_and(|found| found == yaml.as_bytes());
@@ -209,8 +209,8 @@ impl JobFile {
 }
 
 /// Writes the view of one job.
-pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, veil: &Veil) -> anyhow::Result<()> {
-    write_yaml(&state.view(&record.id), "", record, veil)
+pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, redactor: &Redactor) -> anyhow::Result<()> {
+    write_yaml(&state.view(&record.id), "", record, redactor)
 }
 
 /// Whether the job's schedule asks for `output.log`.
@@ -223,14 +223,14 @@ fn wants_log(roster: &Roster, job: &Job) -> bool {
 
 const CURSOR: &str = "views";
 
-fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, veil: &Veil) -> anyhow::Result<()> {
-    write_text(path, &to_yaml(path, head, value, veil)?)
+fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<()> {
+    write_text(path, &to_yaml(path, head, value, redactor)?)
 }
 
 /// Without known secrets: what a job is about may come from anywhere.
-fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, veil: &Veil) -> anyhow::Result<String> {
+fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<String> {
     let mut view = serde_json::to_value(value)?;
-    let hid = veil.hide_in_view(&mut view);
+    let hid = redactor.hide_in_view(&mut view);
     let yaml = if hid { serde_saphyr::to_string(&view) } else { serde_saphyr::to_string(value) };
     let yaml = yaml.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("{head}{yaml}"))

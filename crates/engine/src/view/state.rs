@@ -59,7 +59,7 @@ pub(super) async fn write(
     let look = Look { snapshot: &snapshot, schedules: &schedules, last };
     let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
     let state = State { fleet: FleetState { started_at: views.started_at }, agents };
-    write_yaml(&views.state.path().join("state.yaml"), HEAD, &state, &views.veil)
+    write_yaml(&views.state.path().join("state.yaml"), HEAD, &state, &views.redactor)
 }
 
 struct Look<'a> {

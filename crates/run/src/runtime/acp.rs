@@ -21,7 +21,7 @@ use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 use crate::ending::ExitStatus;
-use crate::veil::Veil;
+use crate::redact::Redactor;
 pub(super) use launch::DESCRIPTION;
 use message::Words;
 use tools::Tools;
@@ -96,8 +96,8 @@ impl Listen for Acp {
         self.spent.usage()
     }
 
-    fn under(&mut self, veil: &Veil) {
-        self.under = Under(veil.clone());
+    fn under(&mut self, redactor: &Redactor) {
+        self.under = Under(redactor.clone());
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {

@@ -21,7 +21,7 @@ use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
-use crate::veil::Veil;
+use crate::redact::Redactor;
 use blocks::{Rest, said};
 pub(super) use launch::DESCRIPTION;
 
@@ -76,8 +76,8 @@ impl Listen for Claude {
         self.session_id.as_deref()
     }
 
-    fn under(&mut self, veil: &Veil) {
-        self.under = Under(veil.clone());
+    fn under(&mut self, redactor: &Redactor) {
+        self.under = Under(redactor.clone());
     }
 
     fn usage(&self) -> Option<JobUsage> {

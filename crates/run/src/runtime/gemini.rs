@@ -19,7 +19,7 @@ use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
-use crate::veil::Veil;
+use crate::redact::Redactor;
 pub(super) use chat::Chat;
 pub(super) use launch::DESCRIPTION;
 
@@ -79,8 +79,8 @@ impl Listen for Gemini {
         self.session_id.as_deref()
     }
 
-    fn under(&mut self, veil: &Veil) {
-        self.under = Under(veil.clone());
+    fn under(&mut self, redactor: &Redactor) {
+        self.under = Under(redactor.clone());
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {

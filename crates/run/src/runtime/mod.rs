@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
-use crate::veil::Veil;
+use crate::redact::Redactor;
 use heard::Heard;
 pub use session::Session;
 
@@ -53,7 +53,7 @@ trait Listen {
     }
 
     /// For a reader that joins what came in several lines: no line by itself held a secret that was cut in two.
-    fn under(&mut self, _veil: &Veil) {}
+    fn under(&mut self, _redactor: &Redactor) {}
 
     /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
     fn usage(&self) -> Option<JobUsage> {
@@ -154,8 +154,8 @@ impl Reader {
     }
 
     /// What it joins is hidden as the lines were.
-    pub fn under(&mut self, veil: &Veil) {
-        self.listener_mut().under(veil);
+    pub fn under(&mut self, redactor: &Redactor) {
+        self.listener_mut().under(redactor);
     }
 
     /// Nothing more will come: what it has not told yet, because it was not whole.

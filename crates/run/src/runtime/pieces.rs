@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::veil::Veil;
+use crate::redact::Redactor;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -28,7 +28,7 @@ impl Pieces {
 
 /// What hides it. It is no part of what a reader remembers.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Under(pub(super) Veil);
+pub(super) struct Under(pub(super) Redactor);
 
 impl PartialEq for Under {
     fn eq(&self, _: &Self) -> bool {
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     fn told(secrets: &[&str], pieces: &[&str]) -> Vec<String> {
-        let under = Under(Veil::of(secrets.iter().map(|secret| (*secret).to_owned()).collect()));
+        let under = Under(Redactor::of(secrets.iter().map(|secret| (*secret).to_owned()).collect()));
         let mut all = Pieces::default();
         let mut told: Vec<_> = pieces.iter().map(|piece| all.add(piece, &under)).collect();
         told.push(all.rest(&under));
@@ -73,7 +73,7 @@ mod tests {
     fn at_every_place() {
         let text = "x=sk-aa-aab-sk-aa-aac; sk-aa";
         let secrets = ["sk-aa-aab", "sk-aa-aac", "aab-sk"];
-        let whole = Veil::of(secrets.map(str::to_owned).into()).hide(text).into_owned();
+        let whole = Redactor::of(secrets.map(str::to_owned).into()).hide(text).into_owned();
         for first in 0..text.len() {
             for second in first..text.len() {
                 let pieces = [&text[..first], &text[first..second], &text[second..]];

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::ending::ExitStatus;
-use crate::veil::Veil;
+use crate::redact::Redactor;
 use crate::watch::Watch;
 
 /// A folder with the files of one attempt.
@@ -31,13 +31,13 @@ impl Place {
     }
 
     fn open(&self, reader: Reader) -> Tail {
-        Tail::open(self.files(), reader, Veil::default(), now()).unwrap()
+        Tail::open(self.files(), reader, Redactor::default(), now()).unwrap()
     }
 
     /// As a later attempt of the same job.
     fn open_as(&self, attempt: u32) -> Tail {
         let files = Files { attempt, ..self.files() };
-        Tail::open(files, Reader::command(), Veil::default(), now()).unwrap()
+        Tail::open(files, Reader::command(), Redactor::default(), now()).unwrap()
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {

@@ -115,7 +115,7 @@ impl Growing for Log {
 impl Log {
     /// Passes on events, each after what its job said before it.
     fn events(&mut self) -> Result<Option<Part>, Problem> {
-        let (mut lines, mut first, veil) = (Vec::new(), None, self.api.veil());
+        let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());
         while let Some(event) = self.read.front() {
             if let (Some(outputs), Some(job)) = (&mut self.outputs, &event.job) {
                 let said = outputs.before(job)?;
@@ -133,7 +133,7 @@ impl Log {
                 first.get_or_insert(event.seq);
                 let begin = lines.len();
                 write_line(&mut lines, event)?;
-                if let Some(hidden) = veil.hide_in_json(&lines[begin..]) {
+                if let Some(hidden) = redactor.hide_in_json(&lines[begin..]) {
                     lines.truncate(begin);
                     lines.extend_from_slice(&hidden);
                     lines.push(b'\n');

@@ -43,8 +43,8 @@ pub(super) async fn make(
     if key.is_empty() || key.len() > 200 {
         return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
     }
-    let veil = fleet.veil_of(&by);
-    let (prompt, key) = (veil.hide(&prompt).into_owned(), veil.hide(&key).into_owned());
+    let redactor = fleet.redactor_of(&by);
+    let (prompt, key) = (redactor.hide(&prompt).into_owned(), redactor.hide(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
     let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };

@@ -58,7 +58,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
-use cowhand_run::veil::Veil;
+use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
 use cowhand_work::Sources;
 
@@ -114,7 +114,7 @@ enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
     /// No daemon runs; the fleet is as the files say now.
-    Alone { roster: Arc<Roster>, sources: Arc<Sources>, veil: Arc<Veil> },
+    Alone { roster: Arc<Roster>, sources: Arc<Sources>, redactor: Arc<Redactor> },
 }
 
 /// A list, and where its next part begins.
@@ -168,10 +168,16 @@ impl Api {
     }
 
     /// For reading, while no daemon runs.
-    pub fn alone(store: Store, state: StateFolder, roster: Roster, sources: Sources, veil: Veil) -> Self {
-        let (roster, sources, veil) = (Arc::new(roster), Arc::new(sources), Arc::new(veil));
+    pub fn alone(
+        store: Store,
+        state: StateFolder,
+        roster: Roster,
+        sources: Sources,
+        redactor: Redactor,
+    ) -> Self {
+        let (roster, sources, redactor) = (Arc::new(roster), Arc::new(sources), Arc::new(redactor));
         let (logins, refusals) = (Logins::default(), Refusals::default());
-        Self { store, state, side: Side::Alone { roster, sources, veil }, url: None, logins, refusals }
+        Self { store, state, side: Side::Alone { roster, sources, redactor }, url: None, logins, refusals }
     }
 
     pub fn router(self) -> Router {
@@ -187,10 +193,10 @@ impl Api {
     }
 
     /// What hides the secrets of the fleet.
-    fn veil(&self) -> Arc<Veil> {
+    fn redactor(&self) -> Arc<Redactor> {
         match &self.side {
-            Side::Daemon(fleet) => fleet.veil(),
-            Side::Alone { veil, .. } => Arc::clone(veil),
+            Side::Daemon(fleet) => fleet.redactor(),
+            Side::Alone { redactor, .. } => Arc::clone(redactor),
         }
     }
 

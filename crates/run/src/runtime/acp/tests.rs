@@ -66,7 +66,7 @@ fn chunks_are_joined() {
 #[test]
 fn a_secret_in_pieces_is_hidden() {
     let mut reader = Reader::acp();
-    reader.under(&Veil::of(vec!["canary-in-a-mine".to_owned()]));
+    reader.under(&Redactor::of(vec!["canary-in-a-mine".to_owned()]));
     reader.read(&asked("session/prompt"));
     for piece in ["It is can", "ary-in", "-a-mi", "ne, is it not?"] {
         assert_eq!(reader.read(&chunk(piece, None)), []);

@@ -22,13 +22,13 @@ const SHORTEST: usize = 6;
 const SHORTEST_LINE: usize = 16;
 
 #[derive(Debug, Clone, Default)]
-pub struct Veil {
+pub struct Redactor {
     secrets: Vec<String>,
     /// None if there is nothing to hide.
     finder: Option<AhoCorasick>,
 }
 
-impl Veil {
+impl Redactor {
     pub fn of(secrets: Vec<String>) -> Self {
         let mut all = Vec::new();
         for secret in secrets {
@@ -224,21 +224,21 @@ mod tests {
 
     use super::*;
 
-    fn veil(secrets: &[&str]) -> Veil {
-        Veil::of(secrets.iter().map(|secret| (*secret).to_owned()).collect())
+    fn redactor(secrets: &[&str]) -> Redactor {
+        Redactor::of(secrets.iter().map(|secret| (*secret).to_owned()).collect())
     }
 
     #[test]
     fn secrets_are_hidden_the_longest_first() {
-        let veil = veil(&["secret", "secret-and-more", "x", ""]);
-        assert_eq!(veil.hide("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
-        assert!(matches!(veil.hide("nothing"), Cow::Borrowed(_)));
-        assert_eq!(Veil::default().hide("a secret"), "a secret");
+        let redactor = redactor(&["secret", "secret-and-more", "x", ""]);
+        assert_eq!(redactor.hide("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
+        assert!(matches!(redactor.hide("nothing"), Cow::Borrowed(_)));
+        assert_eq!(Redactor::default().hide("a secret"), "a secret");
     }
 
     #[test]
     fn however_json_writes_them() {
-        let veil = veil(&["pa\"ss/wo\\rd<", "12345678"]);
+        let redactor = redactor(&["pa\"ss/wo\\rd<", "12345678"]);
         for (line, expected) in [
             (r#"{"a":"it is pa\"ss/wo\\rd<!"}"#, r#"{"a":"it is ***!"}"#),
             (r#"{"a":"it is pa\"ss\/wo\\rd\u003c!"}"#, r#"{"a":"it is ***!"}"#),
@@ -249,13 +249,13 @@ mod tests {
             (r#"{"a":"b\\c"}"#, r#"{"a":"b\\c"}"#),
             (r#""12345678""#, r#""***""#),
         ] {
-            assert_eq!(veil.hide_in_line(line), expected, "{line}");
+            assert_eq!(redactor.hide_in_line(line), expected, "{line}");
         }
     }
 
     #[test]
     fn escapes_of_json_inside_of_a_text() {
-        let veil = veil(&["pa\"ss/wo<&rd", "schlüssel-😀-1", "canary-Tok99"]);
+        let redactor = redactor(&["pa\"ss/wo<&rd", "schlüssel-😀-1", "canary-Tok99"]);
         for (text, expected) in [
             (r#"it says {"a":"pa\"ss\/wo\u003c\u0026rd"}"#, r#"it says {"a":"***"}"#),
             (r#"it says {"a":"pa\u0022ss\u002Fwo\u003C\u0026rd"}"#, r#"it says {"a":"***"}"#),
@@ -266,9 +266,10 @@ mod tests {
             (r"canary\u002dTok98 is another", r"canary\u002dTok98 is another"),
             ("canary-Tok99", "***"),
         ] {
-            assert_eq!(veil.hide(text), expected, "{text}");
-            assert_eq!(veil.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
-            let line = veil.hide_in_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
+            assert_eq!(redactor.hide(text), expected, "{text}");
+            assert_eq!(redactor.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
+            let line =
+                redactor.hide_in_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
             let told: Value = serde_json::from_str(&line).unwrap();
             assert_eq!(told["content"], expected, "{text}");
         }
@@ -276,15 +277,15 @@ mod tests {
 
     #[test]
     fn a_secret_with_escapes_that_comes_in_pieces() {
-        let veil = veil(&["pass/wörd<1>"]);
+        let redactor = redactor(&["pass/wörd<1>"]);
         for text in [r"a pass\/w\u00f6rd\u003c1> b", r"a pass\\/w\\u00f6rd\\u003c1> b", "a pass/wörd<1> b"] {
             for (cut, _) in text.char_indices() {
                 let (first, second) = text.split_at(cut);
-                let settled = veil.settled(first);
+                let settled = redactor.settled(first);
                 let told = format!(
                     "{}{}",
-                    veil.hide(&first[..settled]),
-                    veil.hide(&format!("{}{second}", &first[settled..]))
+                    redactor.hide(&first[..settled]),
+                    redactor.hide(&format!("{}{second}", &first[settled..]))
                 );
                 assert_eq!(told, "a *** b", "{first:?} and {second:?}");
             }
@@ -293,7 +294,7 @@ mod tests {
 
     #[test]
     fn marks_that_nobody_sees_uncover_nothing() {
-        let veil = veil(&["canary-Tok99", "canary-Tok99-long"]);
+        let redactor = redactor(&["canary-Tok99", "canary-Tok99-long"]);
         let token = format!("cow_{}", "a".repeat(43));
         for (text, expected) in [
             ("a canary-\u{1b}[01;31m\u{1b}[KTok99\u{1b}[m\u{1b}[K.", "a ***\u{1b}[m\u{1b}[K."),
@@ -308,11 +309,11 @@ mod tests {
             ("can\nary-Tok99", "can\nary-Tok99"),
             (&token.replacen("aa", "a\u{1b}[1ma", 1), "***"),
         ] {
-            assert_eq!(veil.hide(text), expected, "{text:?}");
-            assert_eq!(veil.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
-            assert_eq!(veil.hide_in_line(text), expected, "{text:?}");
+            assert_eq!(redactor.hide(text), expected, "{text:?}");
+            assert_eq!(redactor.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
+            assert_eq!(redactor.hide_in_line(text), expected, "{text:?}");
             let line = serde_json::json!({ "a": text }).to_string();
-            let line = veil.hide_in_line(&line);
+            let line = redactor.hide_in_line(&line);
             let told: Value = serde_json::from_str(&line).unwrap();
             assert_eq!(told["a"], expected, "{text:?}");
         }
@@ -320,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_a_job_came_to() {
-        let veil = veil(&["canary"]);
+        let redactor = redactor(&["canary"]);
         let error = JobError { kind: ErrorKind::Exit, message: "no canary".to_owned() };
         let said = Some("a canary".to_owned());
         let mut outcomes = [
@@ -329,7 +330,7 @@ mod tests {
             Outcome::Cancelled { how: Termination::Graceful },
         ];
         for outcome in &mut outcomes {
-            veil.hide_in_outcome(outcome);
+            redactor.hide_in_outcome(outcome);
         }
         let [completed, failed, _] = outcomes;
         assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
@@ -340,9 +341,9 @@ mod tests {
     #[test]
     fn a_key_of_several_lines_is_hidden_line_by_line() {
         let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----\n";
-        let veil = veil(&[key]);
-        assert_eq!(veil.hide("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
+        let redactor = redactor(&[key]);
+        assert_eq!(redactor.hide("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
         let line = serde_json::json!({ "file": format!("x{key}y") }).to_string();
-        assert_eq!(veil.hide_in_line(&line), "{\"file\":\"x***\\ny\"}");
+        assert_eq!(redactor.hide_in_line(&line), "{\"file\":\"x***\\ny\"}");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::Veil;
+use super::Redactor;
 
 /// Keys whose values are words of people, agents and outside systems. The rest of a view is ids, times, states and numbers,
 /// which would not be what they are with a mask in them.
@@ -26,7 +26,7 @@ const FREE_TEXT: [&str; 17] = [
     "artifacts",
 ];
 
-impl Veil {
+impl Redactor {
     /// The same for a view that is written as JSON; none if there is nothing to hide.
     pub fn hide_in_json(&self, json: &[u8]) -> Option<Vec<u8>> {
         // With an escape in it a secret may be written in many ways.
@@ -73,19 +73,19 @@ mod tests {
 
     #[test]
     fn words_are_masked_and_names_are_not() {
-        let veil = Veil::of(vec!["canary".to_owned(), "1234567".to_owned()]);
+        let redactor = Redactor::of(vec!["canary".to_owned(), "1234567".to_owned()]);
         let item = json!({"id": "files-canary", "title": "A canary", "labels": ["canary", "x"],
             "metadata": {"own": {"canary": ["a canary"]}}, "url": "file:///canary.md"});
         let mut view = json!({"agent": "canary", "prompt": "Feed the canary.", "usage": {"total": 1_234_567},
             "error": {"kind": "exit", "message": "no canary"}, "result": 1_234_567, "items": [{"work_item": item}],
             "given_up": {"reason": "a canary"}, "skipped": {"reason": "canary"}});
-        assert!(veil.hide_in_view(&mut view));
+        assert!(redactor.hide_in_view(&mut view));
         let item = json!({"id": "files-canary", "title": "A ***", "labels": ["***", "x"],
             "metadata": {"own": {"***": ["a ***"]}}, "url": "file:///***.md"});
         let expected = json!({"agent": "canary", "prompt": "Feed the ***.", "usage": {"total": 1_234_567},
             "error": {"kind": "exit", "message": "no ***"}, "result": 1_234_567, "items": [{"work_item": item}],
             "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"}});
         assert_eq!(view, expected);
-        assert!(!veil.hide_in_view(&mut view));
+        assert!(!redactor.hide_in_view(&mut view));
     }
 }
