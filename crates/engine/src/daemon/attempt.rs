@@ -56,7 +56,7 @@ pub(super) enum Reason {
 }
 
 #[derive(Clone)]
-pub(super) struct Charge {
+pub(super) struct AttemptTask {
     pub(super) engine: Arc<Engine>,
     pub(super) job: Job,
     pub(super) epoch: i64,
@@ -115,7 +115,7 @@ impl Rules {
     }
 }
 
-impl Charge {
+impl AttemptTask {
     pub(super) fn attempt(&self) -> Attempt {
         Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
     }

@@ -15,7 +15,7 @@ use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::attempt::{Charge, Rules};
+use super::attempt::{AttemptTask, Rules};
 use super::orphans;
 use super::workspaces::{self, Desk};
 use crate::context::Wish;
@@ -47,7 +47,7 @@ struct Beginning {
 const GO_ON: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
     left off, and do not repeat what is done.";
 
-impl Charge {
+impl AttemptTask {
     /// Says whether there is now something to follow.
     pub(super) async fn launch(&mut self, rules: &Rules) -> bool {
         if let Err(error) = self.clear().await {

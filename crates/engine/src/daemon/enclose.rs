@@ -8,7 +8,7 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
-use super::attempt::Charge;
+use super::attempt::AttemptTask;
 use super::withhold;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::plan;
@@ -16,7 +16,7 @@ use cowhand_run::sandbox::proxy;
 use cowhand_run::sandbox::{self, Setting};
 use cowhand_run::start::Enclosure;
 
-impl Charge {
+impl AttemptTask {
     /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.
     /// `base` is the agent's own directory, which need not be where it works.
     pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {

@@ -66,14 +66,14 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
             return Ok(next.clamp(in_future(engine, SHORTEST_WAIT), in_future(engine, LONGEST_WAIT)));
         };
         fault::place("hook_taken");
-        running.spawn(look_after(Arc::clone(engine), owed));
+        running.spawn(supervise(Arc::clone(engine), owed));
     }
     // The end of one of them wakes us.
     Ok(in_future(engine, LONGEST_WAIT))
 }
 
 /// After a panic it is taken up again, for a while. What is a process has a keeper, so it is not begun twice.
-async fn look_after(engine: Arc<Engine>, owed: OwedHook) {
+async fn supervise(engine: Arc<Engine>, owed: OwedHook) {
     let Err(panicked) = caught(see_to(&engine, &owed)).await else { return };
     error!(job = %owed.job, "its {} {panicked}", owed.run.label());
     if owed.run.tries < MOST_TRIES {

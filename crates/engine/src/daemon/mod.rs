@@ -7,7 +7,6 @@ mod enclose;
 mod home;
 mod hooks;
 mod lapsed;
-mod look_after;
 mod orphans;
 mod outcome;
 mod owed;
@@ -18,6 +17,7 @@ mod recover;
 mod settle;
 mod spending;
 mod stop;
+mod supervise;
 mod take;
 pub mod tick;
 mod triggers;
@@ -61,7 +61,7 @@ use crate::state::StateFolder;
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
-use attempt::Charge;
+use attempt::AttemptTask;
 use cowhand_run::cgroup;
 use cowhand_store::{Claim, Presence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
@@ -403,8 +403,8 @@ fn expect() {
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, stand_in: Option<usize>) {
     fault::place("claimed");
     if let Some(wishes) = engine.begin(&job, epoch) {
-        let charge = Charge { engine: Arc::clone(engine), job, epoch, wishes, stand_in, stopped: None };
-        tasks.spawn(charge.look_after(true));
+        let task = AttemptTask { engine: Arc::clone(engine), job, epoch, wishes, stand_in, stopped: None };
+        tasks.spawn(task.supervise(true));
     }
 }
 

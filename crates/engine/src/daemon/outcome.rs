@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use cowhand_core::attempt::Settlement;
 use tracing::warn;
 
-use super::attempt::Charge;
+use super::attempt::AttemptTask;
 use crate::view::write_whole;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
@@ -21,7 +21,7 @@ fn file(attempt: &Attempt) -> PathBuf {
     attempt.folder().join(NAME)
 }
 
-impl Charge {
+impl AttemptTask {
     /// Keeps it, before the raw output is removed.
     pub(super) fn keep_outcome(&self, settlement: &Settlement) {
         let written = serde_json::to_vec(settlement).map_err(std::io::Error::from);

@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use cowhand_system::fault;
 
-use super::attempt::Charge;
+use super::attempt::AttemptTask;
 use super::unwritten::{self, is_unwritten};
 use super::{Daemon, orphans};
 use crate::context::LEASE;
@@ -32,7 +32,7 @@ impl Daemon {
             let stand_in = self.stand_in_of(&job).await?;
             if let Some(wishes) = engine.begin(&job, held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
-                let charge = Charge {
+                let task = AttemptTask {
                     engine: Arc::clone(engine),
                     job,
                     epoch: held.epoch,
@@ -40,7 +40,7 @@ impl Daemon {
                     stand_in,
                     stopped: None,
                 };
-                self.tasks.spawn(charge.look_after(false));
+                self.tasks.spawn(task.supervise(false));
             }
         }
         let orphans = orphans::find(engine).await;

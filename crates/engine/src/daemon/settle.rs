@@ -9,7 +9,7 @@ use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::attempt::{Charge, LONGEST_PAUSE, Rules};
+use super::attempt::{AttemptTask, LONGEST_PAUSE, Rules};
 use super::unwritten::is_unwritten;
 use crate::context::Wish;
 use cowhand_run::attempt::Attempt;
@@ -20,7 +20,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// A daemon that is to end waits so long for a store that cannot be written.
 const LAST_TRIES: Duration = Duration::from_secs(5);
 
-impl Charge {
+impl AttemptTask {
     /// Why the attempt before this one ended: `attempt 1 failed: exit code 3 (exit)`. None for the first, and if nobody knows.
     pub(super) async fn before(&self, number: u32) -> Option<String> {
         let before = number.checked_sub(1).filter(|before| *before > 0)?;

@@ -9,7 +9,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::roster::Agent;
 use tracing::warn;
 
-use super::attempt::{Charge, Rules};
+use super::attempt::{AttemptTask, Rules};
 use cowhand_run::tail::Tail;
 use cowhand_store::Hearing;
 
@@ -25,7 +25,7 @@ pub(super) struct Told {
 /// An agent that has given its result is about to end by itself, and is left to it for so long.
 const LAST_CALL: Duration = Duration::from_secs(10);
 
-impl Charge {
+impl AttemptTask {
     /// Tells the store what the attempt has spent until now, and says which budget is used up by that.
     pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<Breach> {
         if tail.lines() != told.lines {

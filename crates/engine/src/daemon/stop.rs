@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::attempt::{Charge, Reason};
+use super::attempt::{AttemptTask, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::Stop;
@@ -20,7 +20,7 @@ const HURRY: Duration = Duration::from_secs(2);
 /// Before processes that could not be listed are looked for again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Charge {
+impl AttemptTask {
     /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
     /// that it keeps: neither the job nor whoever waits for its end may depend on it.
     pub(super) async fn stop(

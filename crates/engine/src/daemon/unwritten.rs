@@ -9,7 +9,7 @@ use cowhand_core::id::JobId;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::attempt::{Charge, Rules};
+use super::attempt::{AttemptTask, Rules};
 use crate::loaded::Loaded;
 use crate::secrets::redactor_over;
 use crate::state::StateFolder;
@@ -52,7 +52,7 @@ pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
     aside(attempt).exists()
 }
 
-impl Charge {
+impl AttemptTask {
     /// Tries once more to write the output of an attempt that has ended where it belongs.
     pub(super) async fn write_up(&self, rules: &Rules) {
         let (attempt, state, redactor) =

@@ -10,11 +10,11 @@ use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::shape::{McpServer, PermissionMode};
 
-use super::attempt::Charge;
+use super::attempt::AttemptTask;
 use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE};
 use crate::state;
 
-impl Charge {
+impl AttemptTask {
     pub(super) fn token(&self) -> String {
         self.engine.home.job_key.token(self.job.id(), self.job.attempts())
     }

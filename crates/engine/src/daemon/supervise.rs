@@ -9,7 +9,7 @@ use cowhand_core::roster::Agent;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::attempt::{Charge, Rules};
+use super::attempt::{AttemptTask, Rules};
 use super::workspaces;
 use crate::context::LEASE;
 use cowhand_run::attempt::Attempt;
@@ -24,12 +24,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LAST_LOOKS: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(100);
 
-impl Charge {
+impl AttemptTask {
     /// The whole of it. After a panic the attempt is taken up again, as after a restart.
-    pub(super) async fn look_after(self, fresh: bool) {
+    pub(super) async fn supervise(self, fresh: bool) {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
         let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PAUSE, 0);
-        while let Err(panicked) = caught(self.clone().see_through(fresh)).await {
+        while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
             error!(job = %id, "looking after it {panicked}");
             panics += 1;
             if panics == MOST_PANICS {
@@ -60,7 +60,7 @@ impl Charge {
         held.map_or(true, |held| held.iter().any(|held| held.epoch == self.epoch))
     }
 
-    async fn see_through(mut self, fresh: bool) {
+    async fn run_to_end(mut self, fresh: bool) {
         let rules = self.rules();
         // What is taken up again runs on, also if its agent is gone from the config.
         let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
