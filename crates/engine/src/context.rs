@@ -35,10 +35,10 @@ pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is wanted of an attempt; the later, the stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wish {
+pub enum StopRequest {
     GoOn,
     /// The daemon goes and leaves the agent to its keeper.
-    Leave,
+    Detach,
     /// Stop it and settle it as cancelled.
     Cancel,
     /// As above, and now.
@@ -127,7 +127,7 @@ pub struct Counts {
 struct Running {
     epoch: i64,
     attempt: u32,
-    wish: watch::Sender<Wish>,
+    wish: watch::Sender<StopRequest>,
 }
 
 impl Engine {
@@ -191,12 +191,12 @@ impl Engine {
     }
 
     /// None if a task looks after this job already.
-    pub fn begin(&self, job: &Job, epoch: i64) -> Option<watch::Receiver<Wish>> {
+    pub fn begin(&self, job: &Job, epoch: i64) -> Option<watch::Receiver<StopRequest>> {
         let mut running = self.running();
         if running.contains_key(job.id()) {
             return None;
         }
-        let (wish, wishes) = watch::channel(Wish::GoOn);
+        let (wish, wishes) = watch::channel(StopRequest::GoOn);
         running.insert(job.id().clone(), Running { epoch, attempt: job.attempts(), wish });
         Some(wishes)
     }
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// Tells the task of a job what is wanted of it, if there is one. A stronger wish stays.
-    pub fn wish(&self, job: &JobId, wish: Wish) {
+    pub fn wish(&self, job: &JobId, wish: StopRequest) {
         if let Some(running) = self.running().get(job) {
             running.wish.send_if_modified(|current| {
                 let stronger = wish > *current;
@@ -224,7 +224,7 @@ impl Engine {
     /// Tells the task of an attempt whose lease is gone to end it. One that has settled its job by itself is past that.
     pub(crate) fn abandon(&self, job: &JobId, epoch: i64) {
         if self.running().get(job).is_some_and(|running| running.epoch == epoch) {
-            self.wish(job, Wish::Abandon);
+            self.wish(job, StopRequest::Abandon);
         }
     }
 

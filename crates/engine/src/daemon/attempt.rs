@@ -27,7 +27,7 @@ use super::spending::Told;
 use super::stop::OBEDIENCE;
 use super::unwritten;
 use super::workspaces;
-use crate::context::{Engine, Wish};
+use crate::context::{Engine, StopRequest};
 use crate::hook::metadata;
 use crate::loaded::Loaded;
 use crate::secrets::redactor_over;
@@ -60,7 +60,7 @@ pub(super) struct AttemptTask {
     pub(super) engine: Arc<Engine>,
     pub(super) job: Job,
     pub(super) epoch: i64,
-    pub(super) wishes: watch::Receiver<Wish>,
+    pub(super) wishes: watch::Receiver<StopRequest>,
     /// The number of the fallback that it is to start with.
     pub(super) stand_in: Option<usize>,
     /// Set once we have asked for its end.
@@ -162,7 +162,7 @@ impl AttemptTask {
                 }
             }
             failures += 1;
-            if *self.wishes.borrow() == Wish::Leave {
+            if *self.wishes.borrow() == StopRequest::Detach {
                 return;
             }
             tokio::time::sleep(pause).await;
@@ -228,7 +228,7 @@ impl AttemptTask {
                 return Ok(self.ended(rules, &attempt, finish, usage, &ending, &mut output.tail).await);
             }
             let wish = *self.wishes.borrow_and_update();
-            if wish == Wish::Leave {
+            if wish == StopRequest::Detach {
                 return Ok(Followed::NotOurs);
             }
             // Whoever has spent too much may spend more until its grace is over, so it gets only a moment.
@@ -240,8 +240,8 @@ impl AttemptTask {
                 reason = self.too_long(rules, began, silence.since, now).await;
             }
             if let Some(reason) = reason {
-                let hurry =
-                    spends.is_some() || (wish == Wish::CancelNow && self.stopped == Some(Reason::Asked));
+                let hurry = spends.is_some()
+                    || (wish == StopRequest::CancelNow && self.stopped == Some(Reason::Asked));
                 self.stop(reason, hurry, &attempt, &mut kill_at).await;
             }
             tokio::select! {
@@ -339,11 +339,11 @@ impl AttemptTask {
     }
 
     /// Why the attempt should end now whatever the time, if it should.
-    fn reason(wish: Wish, over: Option<Breach>) -> Option<Reason> {
+    fn reason(wish: StopRequest, over: Option<Breach>) -> Option<Reason> {
         match wish {
-            Wish::Abandon => Some(Reason::Abandoned),
-            Wish::Cancel | Wish::CancelNow => Some(Reason::Asked),
-            Wish::GoOn | Wish::Leave => over.map(Reason::OverBudget),
+            StopRequest::Abandon => Some(Reason::Abandoned),
+            StopRequest::Cancel | StopRequest::CancelNow => Some(Reason::Asked),
+            StopRequest::GoOn | StopRequest::Detach => over.map(Reason::OverBudget),
         }
     }
 

@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::attempt::{AttemptTask, Rules};
 use super::orphans;
 use super::workspaces::{self, Desk};
-use crate::context::Wish;
+use crate::context::StopRequest;
 use cowhand_run::attempt::{Attempt, Prelude};
 use cowhand_run::launch::{self, Launch};
 use cowhand_run::redact::Redactor;
@@ -284,7 +284,7 @@ impl AttemptTask {
                 done = &mut running => break done,
                 _ = self.wishes.changed() => {}
             }
-            if *self.wishes.borrow_and_update() != Wish::GoOn {
+            if *self.wishes.borrow_and_update() != StopRequest::GoOn {
                 stop.store(true, Ordering::Relaxed);
                 break running.await;
             }
@@ -306,11 +306,11 @@ impl AttemptTask {
         }
         let wish = *self.wishes.borrow();
         match wish {
-            Wish::GoOn | Wish::Leave => self.give_back(NotBegun::Interrupted, rules).await,
-            Wish::Cancel | Wish::CancelNow => {
+            StopRequest::GoOn | StopRequest::Detach => self.give_back(NotBegun::Interrupted, rules).await,
+            StopRequest::Cancel | StopRequest::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }
-            Wish::Abandon => {}
+            StopRequest::Abandon => {}
         }
     }
 

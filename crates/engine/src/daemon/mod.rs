@@ -50,7 +50,7 @@ use tracing::{error, info, warn};
 
 use crate::backup;
 use crate::config;
-use crate::context::{Engine, HEARTBEAT, Home, LEASE, Wish};
+use crate::context::{Engine, HEARTBEAT, Home, LEASE, StopRequest};
 use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
@@ -229,7 +229,7 @@ impl Daemon {
         };
         self.engine.count_check(now, tick.fired);
         for job in tick.stop {
-            self.engine.wish(&job, Wish::Cancel);
+            self.engine.wish(&job, StopRequest::Cancel);
         }
         let mut schedules: Vec<ScheduleId> = tick.prepare.into_iter().map(|(schedule, _)| schedule).collect();
         schedules.dedup();
@@ -364,7 +364,7 @@ impl Daemon {
         self.pruning.stop();
         self.engine.ending.store(true, Ordering::Relaxed);
         let keep_agents = *way.borrow_and_update() == Course::Leaving;
-        let wish = if keep_agents { Wish::Leave } else { Wish::Cancel };
+        let wish = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
         if !keep_agents {
             self.say_why_they_end().await;
         }
@@ -376,7 +376,7 @@ impl Daemon {
                 Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
                 _ = way.changed(), if !keep_agents => {
                     for (job, _) in self.engine.held() {
-                        self.engine.wish(&job, Wish::CancelNow);
+                        self.engine.wish(&job, StopRequest::CancelNow);
                     }
                 }
             }

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::prepare::HELD;
 use crate::context::Engine;
-use crate::context::Wish;
+use crate::context::StopRequest;
 use crate::queues::HELD_BY_PERSON;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, StoreError};
@@ -198,7 +198,7 @@ impl Desk {
         };
         let why = Some(CancelReason::ClaimLost);
         self.engine.store.cancel_because(job.clone(), why, self.now()).await?;
-        self.engine.wish(&job, Wish::Cancel);
+        self.engine.wish(&job, StopRequest::Cancel);
         self.engine.nudge.notify_one();
         Ok(())
     }

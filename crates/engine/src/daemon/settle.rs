@@ -11,7 +11,7 @@ use tracing::{info, warn};
 
 use super::attempt::{AttemptTask, LONGEST_PAUSE, Rules};
 use super::unwritten::is_unwritten;
-use crate::context::Wish;
+use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{GivenBack, Settled, StoreError};
 use cowhand_system::fault;
@@ -105,7 +105,7 @@ impl AttemptTask {
                     warn!(job = %self.job.id(), "it never began, and is not given back yet: {error}");
                 }
             }
-            if *self.wishes.borrow() == Wish::Leave || self.is_left(&mut until) {
+            if *self.wishes.borrow() == StopRequest::Detach || self.is_left(&mut until) {
                 // The next start takes it up.
                 return;
             }

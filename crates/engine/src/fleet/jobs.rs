@@ -4,7 +4,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
 use super::{Fleet, FleetError};
-use crate::context::Wish;
+use crate::context::StopRequest;
 use cowhand_store::{Cancel, JobFilter};
 
 impl Fleet {
@@ -22,7 +22,7 @@ impl Fleet {
     pub async fn cancel(&self, job: JobId) -> Result<Cancel, FleetError> {
         let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
         // Told directly as well: a fleet that drains makes no more plans.
-        self.engine.wish(&job, Wish::Cancel);
+        self.engine.wish(&job, StopRequest::Cancel);
         self.nudge();
         self.engine.owed.notify_one();
         self.engine.hooks.notify_one();
