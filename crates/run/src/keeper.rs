@@ -32,7 +32,7 @@ use super::reach::{self, PAUSE, complain};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, Making};
 use super::shortage::{self, CLOSED};
-use super::start::{Enclosure, Limits, Start};
+use super::start::{Limits, SandboxPlan, Start};
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
@@ -200,7 +200,7 @@ fn ready(attempt: &Attempt, start: &Start) -> io::Result<Result<Groups, String>>
     // begins. The disk and the kernel, which takes its time with control groups, work side by side.
     let (synced, groups) = std::thread::scope(|scope| {
         let synced = std::thread::Builder::new().spawn_scoped(scope, || attempt.sync_names());
-        let caps = start.enclosure.as_ref().map(Enclosure::own_caps).unwrap_or_default();
+        let caps = start.enclosure.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
         let groups = Groups::enter(attempt, &caps);
         let panicked = |_| Err(io::Error::other("the sync panicked"));
         (synced.and_then(|synced| synced.join().unwrap_or_else(panicked)), groups)

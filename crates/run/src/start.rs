@@ -26,7 +26,7 @@ pub struct Start {
     pub limits: Option<Limits>,
     /// What holds it, if anything does.
     #[serde(default)]
-    pub enclosure: Option<Enclosure>,
+    pub enclosure: Option<SandboxPlan>,
 }
 
 impl Start {
@@ -52,7 +52,7 @@ pub struct Limits {
 
 /// All that an attempt's processes may reach, with every path resolved. It holds no secret.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Enclosure {
+pub struct SandboxPlan {
     pub kind: SandboxKind,
     /// The agent's program.
     pub program: PathBuf,
@@ -81,7 +81,7 @@ pub struct Enclosure {
     pub talk: Option<PathBuf>,
 }
 
-impl Enclosure {
+impl SandboxPlan {
     /// Whether there is anybody whom a proxy leads to.
     pub fn has_proxy(&self) -> bool {
         let hosts = matches!(self.network, Reaches::Hosts(_));

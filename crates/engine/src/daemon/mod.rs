@@ -3,7 +3,6 @@
 mod attempt;
 mod begin;
 mod containers;
-mod enclose;
 mod home;
 mod hooks;
 mod lapsed;
@@ -14,6 +13,7 @@ mod prepare;
 mod preparing;
 mod prune;
 mod recover;
+mod sandbox;
 mod settle;
 mod spending;
 mod stop;

@@ -12,7 +12,7 @@ use super::docker;
 use super::git::Worktree;
 use super::{ability, kept};
 use crate::runtime::plan::Description;
-use crate::start::{Bound, Contained, Enclosure};
+use crate::start::{Bound, Contained, SandboxPlan};
 
 /// Where programs, libraries and the machine's settings are.
 const SYSTEM: [&str; 17] = [
@@ -95,7 +95,7 @@ pub struct Setting<'a> {
 }
 
 /// None if nothing is asked for. The error is a sentence: why it is not started.
-pub fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String> {
+pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
     let asked = setting.asked;
     if asked.kind == SandboxKind::None && asked.caps.is_none() {
         return Ok(None);
@@ -115,7 +115,12 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String> {
     let name = setting.argv.first().map(String::as_str).unwrap_or_default();
     let program = found(setting, name)?;
     if asked.kind == SandboxKind::None {
-        return Ok(Some(Enclosure { program, caps, network: Reaches::Everybody, ..Enclosure::default() }));
+        return Ok(Some(SandboxPlan {
+            program,
+            caps,
+            network: Reaches::Everybody,
+            ..SandboxPlan::default()
+        }));
     }
     let hidden = hidden(setting);
     let write = written(setting, &hidden).map_err(refused)?;
@@ -124,7 +129,7 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String> {
     if let Some(agent) = setting.agent {
         read.push(package(&found(setting, agent)?));
     }
-    let enclosure = Enclosure {
+    let enclosure = SandboxPlan {
         kind: asked.kind,
         program,
         home: home(setting),
@@ -146,7 +151,7 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<Enclosure>, String> {
 }
 
 /// In a container the system is the image's, and so are all programs.
-fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
+fn contained(setting: &Setting<'_>) -> Result<SandboxPlan, String> {
     let asked = setting.asked;
     if setting.agent.is_some() {
         return Err(
@@ -185,7 +190,7 @@ fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
         state: setting.state.canonicalize().unwrap_or_else(|_| setting.state.to_owned()),
     };
     let frozen = frozen(setting, &write)?;
-    Ok(Enclosure {
+    Ok(SandboxPlan {
         kind: asked.kind,
         home: home(setting),
         read,
@@ -196,7 +201,7 @@ fn contained(setting: &Setting<'_>) -> Result<Enclosure, String> {
         caps: asked.caps,
         stead: stead(setting)?,
         container: Some(container),
-        ..Enclosure::default()
+        ..SandboxPlan::default()
     })
 }
 
@@ -228,7 +233,7 @@ fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
 }
 
 /// Landlock cannot take back a part of what it gives.
-fn all_or_nothing(enclosure: &Enclosure) -> Result<(), String> {
+fn all_or_nothing(enclosure: &SandboxPlan) -> Result<(), String> {
     let kept = enclosure.hidden.iter().chain(&enclosure.frozen);
     let held = kept.flat_map(|kept| enclosure.write.iter().map(move |write| (write, kept)));
     match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use cowhand_core::sandbox::Reaches;
 
 use super::forward;
-use crate::start::Enclosure;
+use crate::start::SandboxPlan;
 
 /// `own` is our own program, `socket` the proxy's, if there is one.
 pub(super) fn argv(
-    enclosure: &Enclosure,
+    enclosure: &SandboxPlan,
     directory: &Path,
     argv: &[String],
     own: &Path,
@@ -63,7 +63,7 @@ const ROOT: &str = "/";
 /// Fresh in every sandbox.
 const TEMPORARY: &str = "/tmp";
 
-fn is_meant(enclosure: &Enclosure, path: &Path) -> bool {
+fn is_meant(enclosure: &SandboxPlan, path: &Path) -> bool {
     enclosure.hidden.iter().any(|hidden| path.starts_with(hidden))
 }
 
@@ -103,7 +103,7 @@ impl Words {
     }
 
     /// Those of them that are asked for: what is given, and over it what is kept from the agent.
-    fn files(&mut self, enclosure: &Enclosure, wanted: impl Fn(&Path) -> bool) {
+    fn files(&mut self, enclosure: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
         let read: Vec<_> = enclosure.read.iter().filter(|path| wanted(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
         // Of what is in the root, only what lies where something was made anew is not there already.

@@ -14,7 +14,7 @@ use rustix::thread::{
 use super::landlock;
 use super::seccomp::{self, Held};
 use crate::attempt::Attempt;
-use crate::start::{Enclosure, Start};
+use crate::start::{SandboxPlan, Start};
 
 pub(super) const VERB: &str = "confine";
 
@@ -35,7 +35,7 @@ pub fn confine(folder: &Path) -> ExitCode {
     ExitCode::from(CANNOT)
 }
 
-fn prepared(folder: &Path) -> Result<(Start, Enclosure), String> {
+fn prepared(folder: &Path) -> Result<(Start, SandboxPlan), String> {
     let mut start =
         Attempt::at(folder).and_then(|attempt| attempt.start()).map_err(|error| error.to_string())?;
     let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;

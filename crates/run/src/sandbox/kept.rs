@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::start::Enclosure;
+use crate::start::SandboxPlan;
 
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
@@ -73,7 +73,7 @@ fn is_within(path: &Path, outer: &[PathBuf]) -> bool {
     outer.iter().any(|outer| path.starts_with(outer))
 }
 
-impl Enclosure {
+impl SandboxPlan {
     /// The folders between where the agent may write and what is kept from it there.
     pub(super) fn pinned(&self) -> Vec<PathBuf> {
         let kept = self.frozen.iter().chain(&self.hidden);
@@ -151,11 +151,11 @@ mod tests {
     #[test]
     fn what_lies_between() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let enclosure = Enclosure {
+        let enclosure = SandboxPlan {
             write: paths(&["/w", "/w/a/b", "/v"]),
             frozen: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
             hidden: paths(&["/w/d/state"]),
-            ..Enclosure::default()
+            ..SandboxPlan::default()
         };
         assert_eq!(enclosure.pinned(), paths(&["/w/a", "/w/a/b/c", "/w/d"]));
     }

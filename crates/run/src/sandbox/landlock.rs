@@ -12,7 +12,7 @@ use landlock::{
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
-use crate::start::Enclosure;
+use crate::start::SandboxPlan;
 
 /// With this one came signals: before it an agent could end its own keeper.
 const LEAST: ABI = ABI::V6;
@@ -57,7 +57,7 @@ pub(super) fn version() -> Option<String> {
 }
 
 /// From here on this process, and whatever it becomes, may do only this.
-pub(super) fn restrict(enclosure: &Enclosure) -> Result<(), String> {
+pub(super) fn restrict(enclosure: &SandboxPlan) -> Result<(), String> {
     let wrong = |error: RulesetError| format!("Landlock: {error}");
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(LEAST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);

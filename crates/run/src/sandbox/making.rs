@@ -11,7 +11,7 @@ use cowhand_core::sandbox::SandboxKind;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::{Enclosure, bubblewrap, forward};
+use super::{SandboxPlan, bubblewrap, forward};
 
 /// What it writes of a program that it has started and that has ended.
 const STARTED: &str = "\"exit-code\"";
@@ -66,8 +66,8 @@ pub fn failure(said: &str) -> String {
 }
 
 /// Makes the sandbox as a start does, with our own program in the agent's place.
-pub fn try_out(enclosure: &Enclosure, directory: &Path, own: &Path) -> Result<(), String> {
-    let trial = Enclosure { program: forward::PROGRAM.into(), ..enclosure.clone() };
+pub fn try_out(enclosure: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), String> {
+    let trial = SandboxPlan { program: forward::PROGRAM.into(), ..enclosure.clone() };
     let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], own, None);
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
     let tried = Command::new(program)

@@ -29,12 +29,12 @@ use std::path::{Path, PathBuf};
 use cowhand_core::sandbox::{Reaches, SandboxKind};
 
 use super::attempt::Attempt;
-use super::start::Enclosure;
+use super::start::SandboxPlan;
 pub use allow::{Setting, enclose, temporary};
 pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
-impl Enclosure {
+impl SandboxPlan {
     /// Why it cannot be had at the moment, where that takes asking somebody.
     pub async fn ready(&self) -> Result<(), String> {
         let Some(container) = &self.container else { return Ok(()) };
@@ -45,7 +45,7 @@ impl Enclosure {
 
 /// What is started in place of the agent.
 pub(super) fn argv(
-    enclosure: &Enclosure,
+    enclosure: &SandboxPlan,
     attempt: &Attempt,
     directory: &Path,
     argv: &[String],
@@ -63,7 +63,7 @@ pub(super) fn argv(
 }
 
 /// Starts the proxy, with credentials that nobody finds afterwards.
-fn way_out(enclosure: &Enclosure, attempt: &Attempt) -> io::Result<PathBuf> {
+fn way_out(enclosure: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &enclosure.network {
         Reaches::Hosts(hosts) => hosts.clone(),

@@ -19,7 +19,7 @@ use super::limits::Limits;
 use super::order::Order;
 use super::{filter, frames};
 use crate::attempt::Attempt;
-use crate::start::{Contained, Enclosure, Start};
+use crate::start::{Contained, SandboxPlan, Start};
 
 pub(in crate::sandbox) const VERB: &str = "contain";
 
@@ -128,7 +128,7 @@ async fn begin(
     name: &str,
     attempt: &Attempt,
     start: &Start,
-    enclosure: &Enclosure,
+    enclosure: &SandboxPlan,
     contained: &Contained,
     asked: &mut Asked,
 ) -> Result<Option<Streams>, String> {
@@ -188,7 +188,7 @@ async fn create(engine: &Engine, name: &str, order: &Value) -> Result<(), Troubl
 }
 
 /// Docker puts its own into `/sbin`; one that lies under something of the machine's cannot be started.
-fn hides_init(enclosure: &Enclosure) -> bool {
+fn hides_init(enclosure: &SandboxPlan) -> bool {
     let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
     enclosure.read.iter().chain(&enclosure.write).any(over)
 }

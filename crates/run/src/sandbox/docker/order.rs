@@ -7,13 +7,13 @@ use cowhand_core::sandbox::Reaches;
 use serde_json::{Value, json};
 
 use super::leftover::{ATTEMPT, STATE};
-use crate::start::{Bound, Contained, Enclosure, Start};
+use crate::start::{Bound, Contained, SandboxPlan, Start};
 
 /// All that an order is made of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Order<'a> {
     pub(super) start: &'a Start,
-    pub(super) enclosure: &'a Enclosure,
+    pub(super) enclosure: &'a SandboxPlan,
     pub(super) contained: &'a Contained,
     pub(super) attempt: &'a str,
     /// An empty folder, to be laid over what is hidden.
@@ -103,7 +103,7 @@ impl Order<'_> {
 
     /// By where they are found inside; what lies deeper comes later.
     fn mounts(&self) -> Vec<Bound> {
-        let Enclosure { read, write, hidden, frozen, stead, .. } = self.enclosure;
+        let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.enclosure;
         let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
         let mut put = |from: &Path, to: &Path, written: bool| {
             mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
@@ -184,7 +184,7 @@ mod tests {
         paths.map(PathBuf::from).into()
     }
 
-    fn body(enclosure: &Enclosure) -> Result<Value, String> {
+    fn body(enclosure: &SandboxPlan) -> Result<Value, String> {
         let argv = ["sh", "-c", "x"].map(str::to_owned).into();
         let start = Start {
             argv,
@@ -212,7 +212,7 @@ mod tests {
         .body()
     }
 
-    fn enclosure() -> Enclosure {
+    fn enclosure() -> SandboxPlan {
         let contained = Contained {
             image: "i".into(),
             left_outside: vec!["PATH".into()],
@@ -220,7 +220,7 @@ mod tests {
             labels: BTreeMap::from([(STATE.to_owned(), "a lie".to_owned())]),
             ..Contained::default()
         };
-        Enclosure {
+        SandboxPlan {
             kind: SandboxKind::Docker,
             home: Some("/home/u".into()),
             read: paths(["/books", "/w/in", "/w/.state/private"]),
@@ -228,7 +228,7 @@ mod tests {
             hidden: paths(["/w/.state", "/home/u/.ssh"]),
             frozen: paths(["/w/cowhand.yaml", "/else"]),
             container: Some(contained),
-            ..Enclosure::default()
+            ..SandboxPlan::default()
         }
     }
 
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_holds_it() {
         let caps = Caps { memory: Some(1000), pids: Some(9), cpu: Some(0.5) };
-        let body = body(&Enclosure { caps, ..enclosure() }).unwrap();
+        let body = body(&SandboxPlan { caps, ..enclosure() }).unwrap();
         let host = &body["HostConfig"];
         assert_eq!(
             (&host["Memory"], &host["MemorySwap"], &host["PidsLimit"], &host["NanoCpus"]),
@@ -279,12 +279,12 @@ mod tests {
             (Reaches::Everybody, true, "host"),
             (Reaches::Ports(vec![1]), false, "none"),
         ] {
-            let mut enclosure = Enclosure { network, ..enclosure() };
+            let mut enclosure = SandboxPlan { network, ..enclosure() };
             enclosure.container.as_mut().unwrap().host_network = host;
             assert_eq!(body(&enclosure).unwrap()["HostConfig"]["NetworkMode"], expected);
         }
         for odd in ["/a,ro=false", "/a\"", "/a\nb"] {
-            let refused = body(&Enclosure { write: paths([odd]), ..enclosure() }).unwrap_err();
+            let refused = body(&SandboxPlan { write: paths([odd]), ..enclosure() }).unwrap_err();
             assert!(refused.contains("odd signs"), "{refused}");
         }
     }

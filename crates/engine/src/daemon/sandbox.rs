@@ -14,7 +14,7 @@ use cowhand_run::launch::Launch;
 use cowhand_run::runtime::plan;
 use cowhand_run::sandbox::proxy;
 use cowhand_run::sandbox::{self, Setting};
-use cowhand_run::start::Enclosure;
+use cowhand_run::start::SandboxPlan;
 
 impl AttemptTask {
     /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.
@@ -93,7 +93,7 @@ const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
 
 /// Returns what git has to read in the place of the user's config. Git runs no command if there is a config that it cannot
 /// open, and Landlock does not let it know that before. Returns none if all that is there can be read.
-fn git_config(enclosure: &Enclosure, environment: &HashMap<String, String>) -> Option<String> {
+fn git_config(enclosure: &SandboxPlan, environment: &HashMap<String, String>) -> Option<String> {
     let home = environment.get("HOME").map(Path::new)?;
     let settings = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
     let there =
@@ -108,7 +108,7 @@ fn git_config(enclosure: &Enclosure, environment: &HashMap<String, String>) -> O
 }
 
 /// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
-fn by_proxy(enclosure: &Enclosure, environment: &mut HashMap<String, String>) {
+fn by_proxy(enclosure: &SandboxPlan, environment: &mut HashMap<String, String>) {
     let outside = match &enclosure.network {
         Reaches::Hosts(hosts) => hosts.iter().any(|host| {
             host.name() == "localhost" || host.address().is_some_and(|address| address.is_loopback())
@@ -142,7 +142,7 @@ mod tests {
         let own = environment(&[("HOME", home.to_str().unwrap())]);
         let read = |read: &[&str]| {
             let read = read.iter().map(|name| home.join(name)).collect();
-            git_config(&Enclosure { read, ..Enclosure::default() }, &own)
+            git_config(&SandboxPlan { read, ..SandboxPlan::default() }, &own)
         };
         assert_eq!(read(&[]), None, "there is none");
         let ours = home.join(".gitconfig");
@@ -158,8 +158,10 @@ mod tests {
     #[test]
     fn whose_loopback_it_is() {
         for (hosts, direct) in [("api.example.com", true), ("127.0.0.1:81", false), ("localhost:81", false)] {
-            let enclosure =
-                Enclosure { network: Reaches::Hosts(vec![hosts.parse().unwrap()]), ..Enclosure::default() };
+            let enclosure = SandboxPlan {
+                network: Reaches::Hosts(vec![hosts.parse().unwrap()]),
+                ..SandboxPlan::default()
+            };
             let mut own = environment(&[("no_proxy", "x"), ("ALL_PROXY", "y")]);
             by_proxy(&enclosure, &mut own);
             assert_eq!(own.contains_key("NO_PROXY"), direct, "{hosts}");
