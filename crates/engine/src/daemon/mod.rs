@@ -3,6 +3,7 @@
 mod attempt;
 mod begin;
 mod containers;
+pub(crate) mod credential_proxy;
 mod home;
 mod hooks;
 mod lapsed;
@@ -25,7 +26,6 @@ mod trust;
 mod unwritten;
 mod uptime;
 mod voice;
-pub(crate) mod withhold;
 mod workspaces;
 
 use std::collections::HashMap;

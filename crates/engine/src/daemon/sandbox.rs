@@ -9,7 +9,7 @@ use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
 use super::attempt::AttemptTask;
-use super::withhold;
+use super::credential_proxy;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::plan;
 use cowhand_run::sandbox::proxy;
@@ -53,7 +53,7 @@ impl AttemptTask {
         let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
         enclosure.talk = self.talk(agent, enclosure.kind)?;
         if enclosure.gateway {
-            let credentials = withhold::from(agent, &mut launch.start.argv, &mut environment)?;
+            let credentials = credential_proxy::from(agent, &mut launch.start.argv, &mut environment)?;
             let written = attempt.write_credentials(&credentials);
             written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
         }

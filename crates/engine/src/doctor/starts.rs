@@ -13,7 +13,7 @@ use jiff::{Timestamp, Zoned};
 use tempfile::TempDir;
 
 use super::{Finding, agents};
-use crate::daemon::withhold;
+use crate::daemon::credential_proxy;
 use crate::state::StateFolder;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::Session;
@@ -106,7 +106,7 @@ impl Machine<'_> {
         };
         let Some(enclosure) = enclose(&setting)? else { return Ok(()) };
         if enclosure.gateway {
-            withhold::from(agent, &mut argv, &mut environment)?;
+            credential_proxy::from(agent, &mut argv, &mut environment)?;
         }
         if enclosure.kind == SandboxKind::Bubblewrap {
             try_out(&enclosure, &desk, &self.program)?;
