@@ -7,7 +7,7 @@ use cowhand_core::server::Scope;
 
 use super::place::{self, Place};
 use super::{Exit, Failure};
-use cowhand_web::mcp::{self, JobVoice, PersonVoice};
+use cowhand_web::mcp::{self, JobTools, PersonTools};
 
 #[derive(Debug, Args)]
 pub(super) struct Mcp {
@@ -23,7 +23,7 @@ impl Mcp {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let cannot = |why: String| Failure::new(Exit::CannotRunHere, why);
         if self.job {
-            let voice = JobVoice::from_environment().map_err(cannot)?;
+            let voice = JobTools::from_environment().map_err(cannot)?;
             return place::wait(async {
                 mcp::serve_job(voice).await.map_err(|error| cannot(format!("{error:#}")))
             });
@@ -35,7 +35,7 @@ impl Mcp {
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }
-        let voice = PersonVoice::of(Place::find(config)?.state);
+        let voice = PersonTools::of(Place::find(config)?.state);
         place::wait(async {
             mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
         })

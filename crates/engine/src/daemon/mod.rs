@@ -6,6 +6,7 @@ mod containers;
 pub(crate) mod credential_proxy;
 mod home;
 mod hooks;
+mod job_channel;
 mod lapsed;
 mod orphans;
 mod outcome;
@@ -25,7 +26,6 @@ mod triggers;
 mod trust;
 mod unwritten;
 mod uptime;
-mod voice;
 mod workspaces;
 
 use std::collections::HashMap;

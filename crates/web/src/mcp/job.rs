@@ -20,13 +20,13 @@ use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
 
 /// How an agent's words reach the daemon.
 #[derive(Debug)]
-pub struct JobVoice {
+pub struct JobTools {
     client: Client,
     job: JobId,
     attempt: u32,
 }
 
-impl JobVoice {
+impl JobTools {
     /// From what the environment says.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -129,7 +129,7 @@ const fn may_pass(code: Code) -> bool {
     )
 }
 
-pub(super) fn tools() -> Vec<Tool<JobVoice>> {
+pub(super) fn tools() -> Vec<Tool<JobTools>> {
     vec![
         Tool::new(
             "approve",
@@ -159,9 +159,9 @@ pub(super) fn tools() -> Vec<Tool<JobVoice>> {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-async fn work_item(voice: Arc<JobVoice>, Nothing {}: Nothing) -> Told {
+async fn work_item(voice: Arc<JobTools>, Nothing {}: Nothing) -> Told {
     let path = format!("jobs/{}", voice.job);
-    let job: JobView = JobVoice::insist(|| voice.client.get(&path)).await?;
+    let job: JobView = JobTools::insist(|| voice.client.get(&path)).await?;
     match &job.job.work_item {
         Some(item) => serde_json::to_string_pretty(item).map_err(|error| error.to_string()),
         None => Ok("this job is about no work item".to_owned()),
@@ -181,10 +181,10 @@ struct Followup {
     agent: Option<AgentName>,
 }
 
-async fn schedule_followup(voice: Arc<JobVoice>, Followup { prompt, after, agent }: Followup) -> Told {
+async fn schedule_followup(voice: Arc<JobTools>, Followup { prompt, after, agent }: Followup) -> Told {
     let asked = JobFollows { attempt: voice.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
     let path = format!("jobs/{}/followups", voice.job);
-    let job: JobRecord = JobVoice::insist(|| voice.client.post(&path, &asked)).await?;
+    let job: JobRecord = JobTools::insist(|| voice.client.post(&path, &asked)).await?;
     let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
     Ok(format!("{} will run{when}", job.id))
 }
@@ -201,11 +201,11 @@ struct Reported {
     artifacts: Vec<String>,
 }
 
-async fn report(voice: Arc<JobVoice>, reported: Reported) -> Told {
+async fn report(voice: Arc<JobTools>, reported: Reported) -> Told {
     let Reported { outcome, summary, artifacts } = reported;
     let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
     let path = format!("jobs/{}/report", voice.job);
-    let report: Report = JobVoice::insist(|| voice.client.post(&path, &given)).await?;
+    let report: Report = JobTools::insist(|| voice.client.post(&path, &given)).await?;
     Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
@@ -219,7 +219,7 @@ struct Approve {
     tool_use_id: Option<String>,
 }
 
-async fn approve(voice: Arc<JobVoice>, asked: Approve) -> Told {
+async fn approve(voice: Arc<JobTools>, asked: Approve) -> Told {
     let Approve { tool_name, input, tool_use_id } = asked;
     let allowed = voice.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
     let answer = match allowed {
@@ -235,7 +235,7 @@ struct AskPerson {
     question: String,
 }
 
-async fn ask_person(voice: Arc<JobVoice>, AskPerson { question }: AskPerson) -> Told {
+async fn ask_person(voice: Arc<JobTools>, AskPerson { question }: AskPerson) -> Told {
     if question.trim().is_empty() {
         return Err("there is no question".to_owned());
     }

@@ -19,8 +19,8 @@ use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 
 use cowhand_run::acp::ToolUse;
-pub use job::JobVoice;
-pub use person::PersonVoice;
+pub use job::JobTools;
+pub use person::PersonTools;
 use tool::Tool;
 
 /// What a tool comes to; the error is for whoever called it.
@@ -28,16 +28,16 @@ type Told = Result<String, String>;
 
 /// Asks the fleet, with the token of the job in the environment, whether its agent may use a tool.
 pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
-    JobVoice::from_environment()?.may_use(&id, tool, input).await
+    JobTools::from_environment()?.may_use(&id, tool, input).await
 }
 
 /// For the agent of a job, until it hangs up.
-pub async fn serve_job(voice: JobVoice) -> anyhow::Result<()> {
+pub async fn serve_job(voice: JobTools) -> anyhow::Result<()> {
     serve(job::tools(), voice).await
 }
 
 /// For an assistant, until it hangs up.
-pub async fn serve_person(voice: PersonVoice, scope: Scope) -> anyhow::Result<()> {
+pub async fn serve_person(voice: PersonTools, scope: Scope) -> anyhow::Result<()> {
     serve(person::tools(scope), voice).await
 }
 

@@ -18,11 +18,11 @@ use cowhand_engine::state::StateFolder;
 
 /// How an assistant's words reach the daemon: as those of the person who started it.
 #[derive(Debug)]
-pub struct PersonVoice {
+pub struct PersonTools {
     state: StateFolder,
 }
 
-impl PersonVoice {
+impl PersonTools {
     pub fn of(state: StateFolder) -> Self {
         Self { state }
     }
@@ -48,7 +48,7 @@ fn written(value: &impl Serialize) -> Told {
     serde_json::to_string_pretty(value).map_err(|error| error.to_string())
 }
 
-pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonVoice>> {
+pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
     let mut tools = vec![
         Tool::new("fleet", "The daemon and its agents: what runs, what waits, what fires next.", fleet),
         Tool::new("schedules", "All schedules: on or off, when they fire, why they wait.", schedules),
@@ -76,15 +76,15 @@ pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonVoice>> {
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-async fn fleet(voice: Arc<PersonVoice>, Nothing {}: Nothing) -> Told {
+async fn fleet(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
     voice.get::<Status>("status").await
 }
 
-async fn schedules(voice: Arc<PersonVoice>, Nothing {}: Nothing) -> Told {
+async fn schedules(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
     voice.get::<Page<ScheduleView>>("schedules").await
 }
 
-async fn asks(voice: Arc<PersonVoice>, Nothing {}: Nothing) -> Told {
+async fn asks(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
     voice.get::<Page<Ask>>("asks").await
 }
 
@@ -101,7 +101,7 @@ struct Jobs {
     limit: Option<u32>,
 }
 
-async fn jobs(voice: Arc<PersonVoice>, asked: Jobs) -> Told {
+async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> Told {
     let mut path = format!("jobs?limit={}", asked.limit.unwrap_or(20).clamp(1, 200));
     let given = [
         ("agent", asked.agent.map(|agent| agent.to_string())),
@@ -121,15 +121,15 @@ struct OneJob {
     job: JobName,
 }
 
-async fn job(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
+async fn job(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
     voice.get::<JobView>(&format!("jobs/{job}")).await
 }
 
-async fn cancel(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
+async fn cancel(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
     voice.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
 }
 
-async fn retry(voice: Arc<PersonVoice>, OneJob { job }: OneJob) -> Told {
+async fn retry(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
     voice.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
 }
 
@@ -143,7 +143,7 @@ struct Output {
     last: Option<u32>,
 }
 
-async fn output(voice: Arc<PersonVoice>, Output { job, last }: Output) -> Told {
+async fn output(voice: Arc<PersonTools>, Output { job, last }: Output) -> Told {
     let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
     let client = voice.client().await?;
     let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
@@ -171,7 +171,7 @@ impl OneSchedule {
     }
 }
 
-async fn why(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
+async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
     let client = voice.client().await?;
     let address = one.address();
     let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
@@ -182,11 +182,11 @@ async fn why(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
     written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
 }
 
-async fn enable(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
+async fn enable(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
     voice.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
 }
 
-async fn disable(voice: Arc<PersonVoice>, one: OneSchedule) -> Told {
+async fn disable(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
     voice.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
 }
 
@@ -196,7 +196,7 @@ struct Usage {
     agent: Option<AgentName>,
 }
 
-async fn usage(voice: Arc<PersonVoice>, Usage { agent }: Usage) -> Told {
+async fn usage(voice: Arc<PersonTools>, Usage { agent }: Usage) -> Told {
     let agent = agent.map(|agent| format!("?agent={}", segment(agent.as_str()))).unwrap_or_default();
     voice.get::<UsageView>(&format!("usage{agent}")).await
 }
@@ -208,7 +208,7 @@ struct Work {
     all: bool,
 }
 
-async fn work(voice: Arc<PersonVoice>, Work { all }: Work) -> Told {
+async fn work(voice: Arc<PersonTools>, Work { all }: Work) -> Told {
     voice.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
 }
 
@@ -224,7 +224,7 @@ struct Triggered {
     prompt: Option<String>,
 }
 
-async fn trigger(voice: Arc<PersonVoice>, Triggered { agent, schedule, prompt }: Triggered) -> Told {
+async fn trigger(voice: Arc<PersonTools>, Triggered { agent, schedule, prompt }: Triggered) -> Told {
     let given = Trigger { schedule, prompt, ..Trigger::default() };
     let given = serde_json::to_value(given).map_err(|error| error.to_string())?;
     voice.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
