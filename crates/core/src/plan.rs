@@ -15,7 +15,7 @@ pub mod coming;
 mod due;
 mod held;
 mod overdue;
-mod seats;
+mod slots;
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,8 +35,8 @@ use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 pub use held::{Held, Holds};
 pub use overdue::Missed;
-pub use seats::AwaitedSeat;
-use seats::{Seats, Taking};
+pub use slots::AwaitedSeat;
+use slots::{ProviderSlots, Taking};
 
 /// What is so: the store's answer at one moment.
 #[derive(Debug, Clone, Default)]
@@ -257,7 +257,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
     let crowds = Crowds::of(roster);
-    let mut seats = Seats::of(roster, snapshot);
+    let mut slots = ProviderSlots::of(roster, snapshot);
     for agent in &roster.agents {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let holds = Holds::of(agent, snapshot, now);
@@ -276,7 +276,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         }
         match over {
             Some(over) => plan.afterwards(agent, snapshot, over),
-            None => plan.starts(agent, snapshot, &holds, &mut seats),
+            None => plan.starts(agent, snapshot, &holds, &mut slots),
         }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
@@ -384,7 +384,7 @@ impl Draft {
         }
     }
 
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, seats: &mut Seats) {
+    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, slots: &mut ProviderSlots) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
@@ -406,7 +406,7 @@ impl Draft {
                         continue;
                     }
                     // Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
-                    let stand_in = match seats.take(agent, job, self.now) {
+                    let stand_in = match slots.take(agent, job, self.now) {
                         Taking::Taken { stand_in } => stand_in,
                         Taking::Opens(opens) => {
                             self.wake(opens);

@@ -155,16 +155,16 @@ mod tests {
         ] {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
-            let seat = Seat { provider: "p".into(), limits };
+            let slot = Seat { provider: "p".into(), limits };
             let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
-            assert_eq!(seat.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
+            assert_eq!(slot.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }
     }
 
     #[test]
     fn a_clock_that_was_set_back_keeps_nothing_closed() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-        let seat = Seat {
+        let slot = Seat {
             provider: "p".into(),
             limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
         };
@@ -172,9 +172,9 @@ mod tests {
             let parked = Parked::met(None, "p".into(), "busy".into(), reset.map(at), at(1_000));
             ProviderState { parked: Some(parked), last_start: Some(at(1_000)) }
         };
-        assert_eq!(seat.opens(&parked(None), at(1_001)), Some(at(1_015)));
-        assert_eq!(seat.opens(&parked(None), at(400)), None, "nobody told its end");
-        assert_eq!(seat.opens(&parked(Some(9_000)), at(400)), Some(at(9_000)), "the provider tells the time");
+        assert_eq!(slot.opens(&parked(None), at(1_001)), Some(at(1_015)));
+        assert_eq!(slot.opens(&parked(None), at(400)), None, "nobody told its end");
+        assert_eq!(slot.opens(&parked(Some(9_000)), at(400)), Some(at(9_000)), "the provider tells the time");
     }
 
     #[test]

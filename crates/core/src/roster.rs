@@ -363,7 +363,7 @@ impl Roster {
     }
 
     /// What a job of the agent needs of its provider; none for an agent that has none.
-    pub fn seat(&self, agent: &Agent) -> Option<Seat> {
+    pub fn slot(&self, agent: &Agent) -> Option<Seat> {
         agent.provider().map(|provider| self.seat_at(provider))
     }
 

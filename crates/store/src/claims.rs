@@ -77,7 +77,7 @@ pub struct Starter {
     /// The budgets that it has to keep; none if there are none.
     pub purse: Option<Purse>,
     /// At its agent's provider; none if it has none.
-    pub seat: Option<Seat>,
+    pub slot: Option<Seat>,
 }
 
 /// Where an attempt begins, and with what.
@@ -124,7 +124,7 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let starter = Starter { node, lease, max_concurrent, session_key: None, purse: None, seat: None };
+        let starter = Starter { node, lease, max_concurrent, session_key: None, purse: None, slot: None };
         self.claim_in_turn(id, starter, now).await
     }
 
@@ -137,11 +137,11 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
-        let Starter { node, lease, max_concurrent, session_key, purse, seat } = starter;
+        let Starter { node, lease, max_concurrent, session_key, purse, slot } = starter;
         self.write(move |tx| {
             Box::pin(async move {
-                if let Some(seat) = &seat
-                    && !providers::has_seat(tx, seat, now).await?
+                if let Some(slot) = &slot
+                    && !providers::has_seat(tx, slot, now).await?
                 {
                     return Ok(Claim::NoSeat);
                 }
@@ -174,7 +174,7 @@ impl Store {
                 sessions::take_turn(tx, &id, session_key).await?;
                 let place = Beginning { node, lease, reserved };
                 let epoch = begin_attempt(tx, &job, place, now).await?;
-                providers::started(tx, &id, seat.as_ref(), now).await?;
+                providers::started(tx, &id, slot.as_ref(), now).await?;
                 Ok(Claim::Claimed { job, epoch })
             })
         })
@@ -398,8 +398,8 @@ pub(super) async fn has_place_for_new(
     starter: &Starter,
     now: Timestamp,
 ) -> Result<Option<Reservation>, StoreError> {
-    if let Some(seat) = &starter.seat
-        && !providers::has_seat(tx, seat, now).await?
+    if let Some(slot) = &starter.slot
+        && !providers::has_seat(tx, slot, now).await?
     {
         return Ok(None);
     }

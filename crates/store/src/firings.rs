@@ -381,12 +381,12 @@ async fn fire_once(
     tx.execute(LINK_JOB, args![schedule, key.as_str(), job.id().as_str()]).await?;
     tx.record(Recorded { at: now, agent: Some(agent), schedule: name, job: Some(job.id().clone()), fact });
     jobs::record_created(tx, &job, now);
-    let Some((Starter { node, lease, session_key, seat, .. }, reserved)) = starter else {
+    let Some((Starter { node, lease, session_key, slot, .. }, reserved)) = starter else {
         return Ok(Fired::Recorded(Some(job)));
     };
     sessions::take_turn(tx, job.id(), session_key).await?;
     let epoch = claims::begin_attempt(tx, &job, Beginning { node, lease, reserved }, now).await?;
-    providers::started(tx, job.id(), seat.as_ref(), now).await?;
+    providers::started(tx, job.id(), slot.as_ref(), now).await?;
     Ok(Fired::Claimed { job, epoch })
 }
 

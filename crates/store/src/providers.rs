@@ -56,13 +56,13 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
 
 /// Whether it takes one more job now. Asked before anything else is locked, since all that start there wait for each
 /// other here.
-pub(super) async fn has_seat(tx: &mut Tx<'_>, seat: &Seat, now: Timestamp) -> Result<bool, StoreError> {
-    let state = lock(tx, &seat.provider).await?;
-    if seat.opens(&state, now).is_some() {
+pub(super) async fn has_seat(tx: &mut Tx<'_>, slot: &Seat, now: Timestamp) -> Result<bool, StoreError> {
+    let state = lock(tx, &slot.provider).await?;
+    if slot.opens(&state, now).is_some() {
         return Ok(false);
     }
-    let Some(max) = seat.limits.max_concurrent else { return Ok(true) };
-    let row = tx.one(RUNNING_OF_PROVIDER, args![seat.provider.as_str()]).await?;
+    let Some(max) = slot.limits.max_concurrent else { return Ok(true) };
+    let row = tx.one(RUNNING_OF_PROVIDER, args![slot.provider.as_str()]).await?;
     Ok(row.map_or(Ok(0), |row| row.get::<i64>("running"))? < i64::from(max))
 }
 
@@ -70,12 +70,12 @@ pub(super) async fn has_seat(tx: &mut Tx<'_>, seat: &Seat, now: Timestamp) -> Re
 pub(super) async fn started(
     tx: &mut Tx<'_>,
     job: &JobId,
-    seat: Option<&Seat>,
+    slot: Option<&Seat>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    tx.execute(RUNS_AT, args![job.as_str(), seat.map(|seat| seat.provider.as_str())]).await?;
-    if let Some(seat) = seat.filter(|seat| seat.limits.start_every.is_some()) {
-        tx.execute(STARTED, args![seat.provider.as_str(), now]).await?;
+    tx.execute(RUNS_AT, args![job.as_str(), slot.map(|slot| slot.provider.as_str())]).await?;
+    if let Some(slot) = slot.filter(|slot| slot.limits.start_every.is_some()) {
+        tx.execute(STARTED, args![slot.provider.as_str(), now]).await?;
     }
     Ok(())
 }

@@ -6,8 +6,8 @@ mod ends;
 mod money;
 mod overdue;
 mod preparing;
-mod seats;
 mod sessions;
+mod slots;
 mod work;
 
 use super::*;

@@ -259,9 +259,9 @@ impl Daemon {
         let agent = loaded.roster.agent(&agent);
         let purse = agent.and_then(|agent| Purse::of(&loaded.roster, agent, now));
         let other = agent.zip(stand_in).and_then(|(agent, number)| agent.standing_in(number));
-        let seat = other.as_ref().or(agent).and_then(|agent| loaded.roster.seat(agent));
+        let slot = other.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, seat };
+        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, slot };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, stand_in),

@@ -183,8 +183,8 @@ async fn act(
                     let (max_concurrent, session_key) =
                         (agent.max_concurrent, agent.session_key(None, None, false));
                     let purse = Purse::of(roster, agent, now);
-                    let seat = roster.seat(agent);
-                    let starter = Starter { node, lease, max_concurrent, session_key, purse, seat };
+                    let slot = roster.slot(agent);
+                    let starter = Starter { node, lease, max_concurrent, session_key, purse, slot };
                     store.fire_and_claim(firing, starter, now).await?
                 }
                 None => store.fire_once(firing, now).await?,

@@ -54,9 +54,9 @@ impl ScheduleView {
             self.skip_reason = Some(SkipReason::Requeued);
             return self.noted(SkipReason::Requeued, Some(until), sentence);
         }
-        if let Some(seat) = seat(roster, agent, schedule, snapshot, now) {
+        if let Some(slot) = slot(roster, agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::AtCapacity);
-            return self.noted(SkipReason::AtCapacity, seat.until, seat.sentence);
+            return self.noted(SkipReason::AtCapacity, slot.until, slot.sentence);
         }
         if let Some(parked) = snapshot.limit(agent, now) {
             return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
@@ -139,7 +139,7 @@ fn limit<'a>(
 }
 
 /// Returns the place at a provider that its jobs wait for, if one of them waits and the agent itself has room.
-fn seat(
+fn slot(
     roster: &Roster,
     agent: &Agent,
     schedule: &Schedule,

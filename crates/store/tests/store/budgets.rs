@@ -54,7 +54,7 @@ fn starter(purse: Purse) -> Starter {
         max_concurrent: 1_000,
         session_key: None,
         purse: Some(purse),
-        seat: None,
+        slot: None,
     }
 }
 
@@ -456,7 +456,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
     let fuse = async || store.schedule(schedule).await.unwrap().unwrap();
-    let seat = || Seat { provider: "claude".into(), limits: Provider::default() };
+    let slot = || Seat { provider: "claude".into(), limits: Provider::default() };
     for (number, worked) in [(1, true), (1_000, false)] {
         let firing = Firing {
             schedule,
@@ -476,7 +476,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
                 max_concurrent: 9,
                 session_key: None,
                 purse: None,
-                seat: Some(seat()),
+                slot: Some(slot()),
             };
             match store.claim_in_turn(id.clone(), starter, at(second)).await.unwrap() {
                 Claim::Claimed { epoch, .. } => epoch,

@@ -136,7 +136,7 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
             max_concurrent,
             session_key: None,
             purse: None,
-            seat: None,
+            slot: None,
         };
         store.fire_and_claim(firing, starter, at(second)).await.unwrap()
     };

@@ -1,4 +1,4 @@
-//! Providers: a limit parks everybody who shares one, and nobody starts where there is no seat.
+//! Providers: a limit parks everybody who shares one, and nobody starts where there is no slot.
 
 use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::event::Fact;
@@ -21,13 +21,13 @@ on_both! {
 
 const AGENTS: [&str; 2] = ["coder", "other"];
 
-fn seat(limits: Provider) -> Seat {
+fn slot(limits: Provider) -> Seat {
     Seat { provider: "claude".into(), limits }
 }
 
 fn starter(limits: Provider) -> Starter {
     let (node, lease) = ("node".to_owned(), SignedDuration::from_mins(1));
-    Starter { node, lease, max_concurrent: 9, session_key: None, purse: None, seat: Some(seat(limits)) }
+    Starter { node, lease, max_concurrent: 9, session_key: None, purse: None, slot: Some(slot(limits)) }
 }
 
 async fn job_of(store: &Store, agent: &str) -> JobId {
@@ -75,7 +75,7 @@ async fn a_limit_parks_everybody(place: Place) {
         assert!(matches!(claim(&store, job, &any, 99).await, Claim::NoSeat), "{job}");
     }
     // Whoever has another provider does not care.
-    let elsewhere = Starter { seat: None, ..starter(any.clone()) };
+    let elsewhere = Starter { slot: None, ..starter(any.clone()) };
     let third = job_of(&store, "coder").await;
     assert!(matches!(store.claim_in_turn(third, elsewhere, at(99)).await.unwrap(), Claim::Claimed { .. }));
 

@@ -55,19 +55,19 @@ async fn views(api: &Api) -> Result<Vec<ProviderView>, Problem> {
     let mut views: Vec<ProviderView> = Vec::new();
     let all = roster.agents.iter().flat_map(|agent| agent.and_stand_ins().map(move |(_, who)| (agent, who)));
     for (agent, who) in all {
-        let Some(seat) = roster.seat(&who) else { continue };
-        if let Some(known) = views.iter_mut().find(|view| view.provider == seat.provider) {
+        let Some(slot) = roster.slot(&who) else { continue };
+        if let Some(known) = views.iter_mut().find(|view| view.provider == slot.provider) {
             if !known.agents.contains(&agent.name) {
                 known.agents.push(agent.name.clone());
             }
             continue;
         }
-        let parked = known.get(&seat.provider).and_then(|state| state.parked.clone());
+        let parked = known.get(&slot.provider).and_then(|state| state.parked.clone());
         let parked = parked.filter(|parked| parked.until > now);
         views.push(ProviderView {
-            provider: seat.provider,
+            provider: slot.provider,
             agents: vec![agent.name.clone()],
-            limits: seat.limits,
+            limits: slot.limits,
             parked,
         });
     }

@@ -149,8 +149,8 @@ fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Optio
     Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
 }
 
-fn of_seat(seat: AwaitedSeat) -> Waits {
-    Waits { reason: SkipReason::AtCapacity, until: seat.until, message: seat.sentence }
+fn of_seat(slot: AwaitedSeat) -> Waits {
+    Waits { reason: SkipReason::AtCapacity, until: slot.until, message: slot.sentence }
 }
 
 fn at_capacity(agent: &Agent, snapshot: &Snapshot, live: &LiveJob) -> Option<Waits> {

@@ -40,8 +40,8 @@ impl Metrics {
         let known = self.fleet.store().providers().await?;
         let jobs = self.fleet.store().snapshot().await?.jobs;
         let everybody = roster.agents.iter().flat_map(Agent::and_stand_ins);
-        let seats = everybody.filter_map(|(_, agent)| roster.seat(&agent));
-        let seats: BTreeMap<String, _> = seats.map(|seat| (seat.provider, seat.limits)).collect();
+        let seats = everybody.filter_map(|(_, agent)| roster.slot(&agent));
+        let seats: BTreeMap<String, _> = seats.map(|slot| (slot.provider, slot.limits)).collect();
         let of = |provider: &str| [("provider", provider.to_owned())];
         let running = jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
         let running = seats.keys().map(|provider| {

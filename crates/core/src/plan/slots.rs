@@ -10,12 +10,12 @@ use crate::provider::{Parked, ProviderState, Seat};
 use crate::roster::{Agent, Roster};
 
 /// What is free at each provider of the fleet.
-pub(super) struct Seats {
+pub(super) struct ProviderSlots {
     providers: HashMap<String, Free>,
 }
 
 struct Free {
-    seat: Seat,
+    slot: Seat,
     state: ProviderState,
     /// None means any number.
     left: Option<u32>,
@@ -66,19 +66,19 @@ impl Snapshot {
         job: &LiveJob,
         now: Timestamp,
     ) -> Option<AwaitedSeat> {
-        let state = |seat: &Seat| self.providers.get(&seat.provider).cloned().unwrap_or_default();
-        let seats = candidates(agent, job).map(|(_, candidate)| roster.seat(&candidate));
+        let state = |slot: &Seat| self.providers.get(&slot.provider).cloned().unwrap_or_default();
+        let slots = candidates(agent, job).map(|(_, candidate)| roster.slot(&candidate));
         // Who has no provider waits for none.
-        let seat =
-            seats.take_while(Option::is_some).flatten().find(|seat| state(seat).used_up(now).is_none())?;
-        let until = seat.opens(&state(&seat), now);
+        let slot =
+            slots.take_while(Option::is_some).flatten().find(|slot| state(slot).used_up(now).is_none())?;
+        let until = slot.opens(&state(&slot), now);
         let runs = |job: &&LiveJob| {
-            matches!(job.state, LiveState::Running { .. }) && job.provider.as_ref() == Some(&seat.provider)
+            matches!(job.state, LiveState::Running { .. }) && job.provider.as_ref() == Some(&slot.provider)
         };
         let running = self.jobs.iter().filter(runs).count();
-        let places = seat.limits.max_concurrent.filter(|places| running >= *places as usize);
-        let name = &seat.provider;
-        let sentence = match (until, seat.limits.start_every, places) {
+        let places = slot.limits.max_concurrent.filter(|places| running >= *places as usize);
+        let name = &slot.provider;
+        let sentence = match (until, slot.limits.start_every, places) {
             (Some(until), Some(every), _) => format!(
                 "the provider {name} starts one job every {every} (`start_every`), the next one at {until:.0}"
             ),
@@ -108,15 +108,15 @@ impl Snapshot {
     }
 }
 
-impl Seats {
+impl ProviderSlots {
     pub(super) fn of(roster: &Roster, snapshot: &Snapshot) -> Self {
         let mut providers = HashMap::new();
         for agent in &roster.agents {
             for (_, agent) in agent.and_stand_ins() {
-                let Some(seat) = roster.seat(&agent) else { continue };
-                let state = snapshot.providers.get(&seat.provider).cloned().unwrap_or_default();
-                let left = seat.limits.max_concurrent;
-                providers.entry(seat.provider.clone()).or_insert(Free { seat, state, left });
+                let Some(slot) = roster.slot(&agent) else { continue };
+                let state = snapshot.providers.get(&slot.provider).cloned().unwrap_or_default();
+                let left = slot.limits.max_concurrent;
+                providers.entry(slot.provider.clone()).or_insert(Free { slot, state, left });
             }
         }
         let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
@@ -156,7 +156,7 @@ impl Seats {
     fn at(&mut self, agent: &Agent, now: Timestamp) -> Result<(), Taking> {
         let free = agent.provider().and_then(|provider| self.providers.get_mut(provider));
         let Some(free) = free else { return Ok(()) };
-        if let Some(opens) = free.seat.opens(&free.state, now) {
+        if let Some(opens) = free.slot.opens(&free.state, now) {
             return Err(Taking::Opens(opens));
         }
         match &mut free.left {
