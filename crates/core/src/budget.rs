@@ -1,14 +1,14 @@
 //! Budgets: what may be spent by a job, in a day and in a month, by an agent and by the whole fleet.
 //!
 //! Before an attempt starts, what it may need is **reserved**; when it has ended, what it did cost takes the place of
-//! that. So a budget holds however many start at once. The rule ([`Purse::reserve`]):
+//! that. So a budget holds however many start at once. The rule ([`SpendLimits::reserve`]):
 //!
 //! 1. what the job's own budget leaves, if it has one; else the dearest of the agent's last attempts; never more than
 //!    the smallest budget of a day or month, or a run that once cost too much could never run again;
 //! 2. if neither is known, everything that is left;
 //! 3. it starts only if that fits into every budget, with all that others have reserved.
 //!
-//! While it runs, what it is heard to have spent is held against the same budgets ([`Purse::passed`]).
+//! While it runs, what it is heard to have spent is held against the same budgets ([`SpendLimits::passed`]).
 
 mod period;
 mod words;
@@ -139,7 +139,7 @@ written_as! {
 
 /// The budgets that one attempt has to keep, at one moment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Purse {
+pub struct SpendLimits {
     pub own: Budget,
     pub fleet: Budget,
     pub day: Period,
@@ -318,7 +318,7 @@ impl Budget {
     }
 }
 
-impl Purse {
+impl SpendLimits {
     pub const fn has_windows(&self) -> bool {
         self.own.has_windows() || self.fleet.has_windows()
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::budget::{self, Amount, Dearest, Ledger, OverBudget, Purse, Reservation, Spending};
+use cowhand_core::budget::{self, Amount, Dearest, Ledger, OverBudget, Reservation, SpendLimits, Spending};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::roster::Roster;
@@ -49,8 +49,9 @@ impl Store {
         if !roster.has_budgets() {
             return Ok(Ledger::default());
         }
-        let purses = roster.agents.iter().filter_map(|agent| Some((agent, Purse::of(roster, agent, now)?)));
-        let purses: Vec<_> = purses.map(|(agent, purse)| (agent.name.clone(), purse)).collect();
+        let purses =
+            roster.agents.iter().filter_map(|agent| Some((agent, SpendLimits::of(roster, agent, now)?)));
+        let purses: Vec<_> = purses.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
         self.read(|tx| {
             Box::pin(async move {
                 let mut ledger = Ledger::default();
@@ -74,7 +75,7 @@ impl Store {
         id: JobId,
         epoch: i64,
         usage: JobUsage,
-        purse: Option<Purse>,
+        limits: Option<SpendLimits>,
     ) -> Result<Hearing, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -83,12 +84,12 @@ impl Store {
                     return Ok(Hearing::Fenced);
                 }
                 note(tx, &job, &usage).await?;
-                let Some(purse) = purse else { return Ok(Hearing::Noted(None)) };
+                let Some(limits) = limits else { return Ok(Hearing::Noted(None)) };
                 let everybody =
-                    if purse.has_windows() { everybody(tx, &purse).await? } else { HashMap::new() };
+                    if limits.has_windows() { everybody(tx, &limits).await? } else { HashMap::new() };
                 let own = everybody.get(job.agent()).copied().unwrap_or_default();
                 let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
-                Ok(Hearing::Noted(purse.passed(spent, &own, &total(&everybody))))
+                Ok(Hearing::Noted(limits.passed(spent, &own, &total(&everybody))))
             })
         })
         .await
@@ -101,16 +102,16 @@ pub(super) async fn reserve(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     spent: Amount,
-    purse: Option<&Purse>,
+    limits: Option<&SpendLimits>,
 ) -> Result<Result<Reservation, OverBudget>, StoreError> {
-    let Some(purse) = purse else { return Ok(Ok(Reservation::default())) };
-    if purse.fleet.has_windows() {
+    let Some(limits) = limits else { return Ok(Ok(Reservation::default())) };
+    if limits.fleet.has_windows() {
         tx.one(LOCK_FLEET_BUDGET, args![]).await?;
     }
-    let everybody = if purse.has_windows() { everybody(tx, purse).await? } else { HashMap::new() };
+    let everybody = if limits.has_windows() { everybody(tx, limits).await? } else { HashMap::new() };
     let own = everybody.get(agent).copied().unwrap_or_default();
-    let dearest = if purse.has_windows() { dearest(tx, agent).await? } else { Dearest::default() };
-    Ok(purse.reserve(spent, &own, dearest, &total(&everybody)))
+    let dearest = if limits.has_windows() { dearest(tx, agent).await? } else { Dearest::default() };
+    Ok(limits.reserve(spent, &own, dearest, &total(&everybody)))
 }
 
 /// The attempt is over. Says what it has used: what it told, else what was heard while it ran, which is all that is known
@@ -160,7 +161,10 @@ pub(super) fn stored(value: u64) -> i64 {
 }
 
 /// First what runs and then what has ended: an attempt that ends in between counts twice, and never not at all.
-async fn everybody(tx: &mut Tx<'_>, purse: &Purse) -> Result<HashMap<AgentName, Spending>, StoreError> {
+async fn everybody(
+    tx: &mut Tx<'_>,
+    limits: &SpendLimits,
+) -> Result<HashMap<AgentName, Spending>, StoreError> {
     let mut everybody: HashMap<AgentName, Spending> = HashMap::new();
     for row in tx.all(UNDER_WAY, args![]).await? {
         let heard = amount(&row, "microdollars", "tokens")?;
@@ -169,7 +173,7 @@ async fn everybody(tx: &mut Tx<'_>, purse: &Purse) -> Result<HashMap<AgentName, 
         let spending = everybody.entry(row.parse("agent")?).or_default();
         *spending = spending.plus(under_way);
     }
-    for row in tx.all(SETTLED, args![purse.day.start, purse.month.start]).await? {
+    for row in tx.all(SETTLED, args![limits.day.start, limits.month.start]).await? {
         let spending = everybody.entry(row.parse("agent")?).or_default();
         spending.day = amount(&row, "day_microdollars", "day_tokens")?;
         spending.month = amount(&row, "month_microdollars", "month_tokens")?;

@@ -5,7 +5,7 @@
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, Run};
-use cowhand_core::budget::{Amount, OverBudget, Purse, Reservation};
+use cowhand_core::budget::{Amount, OverBudget, Reservation, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
@@ -75,7 +75,7 @@ pub struct Starter {
     /// Of those that have the same, one runs at a time.
     pub session_key: Option<String>,
     /// The budgets that it has to keep; none if there are none.
-    pub purse: Option<Purse>,
+    pub limits: Option<SpendLimits>,
     /// At its agent's provider; none if it has none.
     pub slot: Option<Seat>,
 }
@@ -124,7 +124,7 @@ impl Store {
         lease: SignedDuration,
         now: Timestamp,
     ) -> Result<Claim, StoreError> {
-        let starter = Starter { node, lease, max_concurrent, session_key: None, purse: None, slot: None };
+        let starter = Starter { node, lease, max_concurrent, session_key: None, limits: None, slot: None };
         self.claim_in_turn(id, starter, now).await
     }
 
@@ -137,7 +137,7 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
-        let Starter { node, lease, max_concurrent, session_key, purse, slot } = starter;
+        let Starter { node, lease, max_concurrent, session_key, limits, slot } = starter;
         self.write(move |tx| {
             Box::pin(async move {
                 if let Some(slot) = &slot
@@ -154,7 +154,7 @@ impl Store {
                     return Ok(Claim::SessionBusy);
                 }
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let reserved = match budgets::reserve(tx, &agent, spent, purse.as_ref()).await? {
+                let reserved = match budgets::reserve(tx, &agent, spent, limits.as_ref()).await? {
                     Ok(reserved) => reserved,
                     Err(over) => return Ok(Claim::OverBudget(over)),
                 };
@@ -413,7 +413,7 @@ pub(super) async fn has_place_for_new(
     if live >= i64::from(starter.max_concurrent) || busy {
         return Ok(None);
     }
-    Ok(budgets::reserve(tx, agent, Amount::default(), starter.purse.as_ref()).await?.ok())
+    Ok(budgets::reserve(tx, agent, Amount::default(), starter.limits.as_ref()).await?.ok())
 }
 
 /// Writes down that the job, whose row says already that it runs, is the node's.

@@ -126,9 +126,14 @@ fn every_zone_has_days() {
     }
 }
 
-fn purse(own: Budget, fleet: Budget) -> Purse {
+fn limits(own: Budget, fleet: Budget) -> SpendLimits {
     let now = at("2026-03-10T12:00:00Z");
-    Purse { own, fleet, day: Period::day(now, &TimeZone::UTC), month: Period::month(now, &TimeZone::UTC) }
+    SpendLimits {
+        own,
+        fleet,
+        day: Period::day(now, &TimeZone::UTC),
+        month: Period::month(now, &TimeZone::UTC),
+    }
 }
 
 fn usd(dollars: f64) -> Amount {
@@ -146,7 +151,7 @@ fn dearest(dollars: Option<f64>) -> Dearest {
 
 /// What it takes with it, or whose budget has no room.
 fn reserved(own: Budget, fleet: Budget, spent: Spending, by_all: Spending, most: Option<f64>) -> String {
-    match purse(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all) {
+    match limits(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all) {
         Ok(reserved) => money(reserved.amount.microdollars),
         Err(over) => format!("{}, {}", over.scope, over.window),
     }
@@ -185,10 +190,10 @@ fn what_an_attempt_reserves() {
 
 #[test]
 fn a_second_attempt_has_what_the_first_left() {
-    let purse = purse(Budget { per_job_usd: Some(1.0), ..Budget::default() }, Budget::default());
+    let limits = limits(Budget { per_job_usd: Some(1.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();
     for (spent, expected) in [(0.0, 1_000_000), (0.75, 250_000), (1.0, 1), (7.0, 1)] {
-        let reserved = purse.reserve(usd(spent), &nothing, Dearest::default(), &nothing).unwrap();
+        let reserved = limits.reserve(usd(spent), &nothing, Dearest::default(), &nothing).unwrap();
         assert_eq!(reserved.amount.microdollars, expected, "{spent}");
     }
 }
@@ -233,14 +238,14 @@ fn what_nobody_told_counts_all_the_same() {
 #[test]
 fn tokens_are_budgets_too() {
     let own = Budget { per_day_tokens: Some(1_000), per_job_tokens: Some(400), ..Budget::default() };
-    let purse = purse(own, Budget::default());
+    let limits = limits(own, Budget::default());
     let spent = |tokens| Spending { day: Amount { tokens, microdollars: 0 }, ..Spending::default() };
     let nothing = Spending::default();
-    let reserve = |tokens| purse.reserve(Amount::default(), &spent(tokens), Dearest::default(), &nothing);
+    let reserve = |tokens| limits.reserve(Amount::default(), &spent(tokens), Dearest::default(), &nothing);
     assert_eq!(reserve(600).unwrap().amount, Amount { tokens: 400, microdollars: 0 });
     let over = reserve(601).unwrap_err();
     assert_eq!((over.unit, over.limit, over.spent, over.needed), (Unit::Tokens, 1_000, 601, 400));
-    let job = |tokens| purse.passed(Amount { tokens, microdollars: 0 }, &nothing, &nothing);
+    let job = |tokens| limits.passed(Amount { tokens, microdollars: 0 }, &nothing, &nothing);
     assert_eq!(job(399), None);
     assert_eq!(job(400).map(|over| over.window), Some(Window::Job));
 }
@@ -271,17 +276,17 @@ fn what_stops_an_attempt_under_way() {
         ),
     ];
     for (name, job, own_spent, by_all, expected) in table {
-        let over = purse(own, fleet).passed(usd(job), &own_spent, &by_all);
+        let over = limits(own, fleet).passed(usd(job), &own_spent, &by_all);
         assert_eq!(over.map(|over| (over.scope, over.window)), expected, "{name}");
     }
 }
 
 #[test]
 fn what_only_waits_for_others() {
-    let purse = purse(Budget { per_day_usd: Some(5.0), ..Budget::default() }, Budget::default());
+    let limits = limits(Budget { per_day_usd: Some(5.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();
     let over = |own: Spending| {
-        purse.reserve(Amount::default(), &own, dearest(Some(1.0)), &nothing).unwrap_err().may_pass()
+        limits.reserve(Amount::default(), &own, dearest(Some(1.0)), &nothing).unwrap_err().may_pass()
     };
     assert!(over(spending(1.0, 1.0, 0.0, 3.5)), "they may need less");
     assert!(!over(spending(4.5, 4.5, 0.0, 0.0)), "that is spent");

@@ -3,9 +3,9 @@
 use jiff::Timestamp;
 
 use super::{Agent, Roster};
-use crate::budget::{Amount, Ledger, OverBudget, Period, Purse};
+use crate::budget::{Amount, Ledger, OverBudget, Period, SpendLimits};
 
-impl Purse {
+impl SpendLimits {
     /// Returns the budgets that an attempt of this agent has to keep now; none if nothing is limited.
     pub fn of(roster: &Roster, agent: &Agent, now: Timestamp) -> Option<Self> {
         let own = agent.settings.budget.unwrap_or_default();
@@ -24,8 +24,8 @@ impl Roster {
 
     /// Why no attempt of the agent may start now, if money is the reason.
     pub fn over_budget(&self, agent: &Agent, ledger: &Ledger, now: Timestamp) -> Option<OverBudget> {
-        let purse = Purse::of(self, agent, now)?;
+        let limits = SpendLimits::of(self, agent, now)?;
         let (own, dearest) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
-        purse.reserve(Amount::default(), &own, dearest, &ledger.fleet).err()
+        limits.reserve(Amount::default(), &own, dearest, &ledger.fleet).err()
     }
 }

@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use cowhand_core::budget::Purse;
+use cowhand_core::budget::SpendLimits;
 use cowhand_core::config::report;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
@@ -257,11 +257,11 @@ impl Daemon {
         expect();
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&agent);
-        let purse = agent.and_then(|agent| Purse::of(&loaded.roster, agent, now));
+        let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
         let other = agent.zip(stand_in).and_then(|(agent, number)| agent.standing_in(number));
         let slot = other.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, purse, slot };
+        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, limits, slot };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, stand_in),

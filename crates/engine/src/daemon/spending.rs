@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use cowhand_core::attempt::Settlement;
-use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Purse, Reservation, Spending, Tells};
+use cowhand_core::budget::{
+    self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, Spending, Tells,
+};
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Agent;
@@ -61,7 +63,7 @@ impl AttemptTask {
     /// Tokens without a price, while dollars are limited: of agents that would have told them by now.
     fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
         let known = matches!(self.tells()?, Tells::AllAsItGoes | Tells::TokensAsItGoes);
-        let limited = self.purse().is_some_and(|purse| purse.is_in_dollars());
+        let limited = self.limits().is_some_and(|limits| limits.is_in_dollars());
         (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
     }
 
@@ -79,23 +81,23 @@ impl AttemptTask {
 
     async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
-        Ok(match self.engine.store.hear(id, self.epoch, usage, self.purse()).await? {
+        Ok(match self.engine.store.hear(id, self.epoch, usage, self.limits()).await? {
             Hearing::Noted(over) => over,
             Hearing::Fenced => None,
         })
     }
 
-    fn purse(&self) -> Option<Purse> {
+    fn limits(&self) -> Option<SpendLimits> {
         let loaded = self.engine.loaded();
         let gone = || Agent::new(self.job.agent().clone());
         // One that is gone from the config still spends the fleet's money.
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
-        Purse::of(&loaded.roster, &agent, self.now())
+        SpendLimits::of(&loaded.roster, &agent, self.now())
     }
 
     /// What the agent's program may be told to spend at most: what its budgets leave now.
     pub(super) async fn allowance(&self) -> Option<Budget> {
-        let purse = self.purse()?;
+        let limits = self.limits()?;
         let loaded = self.engine.loaded();
         let ledger = match self.engine.store.spending(&loaded.roster, self.now()).await {
             Ok(ledger) => ledger,
@@ -106,7 +108,7 @@ impl AttemptTask {
             }
         };
         let (own, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();
-        let most = purse.most_dollars(self.spent_before(), &own, &ledger.fleet)?;
+        let most = limits.most_dollars(self.spent_before(), &own, &ledger.fleet)?;
         #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
         let per_job_usd = Some(most as f64 / 1e6);
         Some(Budget { per_job_usd, ..Budget::default() })
@@ -122,7 +124,7 @@ impl AttemptTask {
         let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
         let spent = self.spent_before().plus(used.as_ref().map(Amount::of).unwrap_or_default());
         let nobody = Spending::default();
-        let is_over = self.purse().is_some_and(|purse| purse.passed(spent, &nobody, &nobody).is_some());
+        let is_over = self.limits().is_some_and(|limits| limits.passed(spent, &nobody, &nobody).is_some());
         if is_over { Retry::default() } else { rules.retry.clone() }
     }
 

@@ -3,7 +3,7 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
 //! store that refuses what is done already.
 
-use cowhand_core::budget::{Purse, Tells};
+use cowhand_core::budget::{SpendLimits, Tells};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
@@ -182,9 +182,9 @@ async fn act(
                     // What the clock fires has no work item yet, and no chat.
                     let (max_concurrent, session_key) =
                         (agent.max_concurrent, agent.session_key(None, None, false));
-                    let purse = Purse::of(roster, agent, now);
+                    let limits = SpendLimits::of(roster, agent, now);
                     let slot = roster.slot(agent);
-                    let starter = Starter { node, lease, max_concurrent, session_key, purse, slot };
+                    let starter = Starter { node, lease, max_concurrent, session_key, limits, slot };
                     store.fire_and_claim(firing, starter, now).await?
                 }
                 None => store.fire_once(firing, now).await?,

@@ -4,7 +4,7 @@
 
 mod steps;
 
-use cowhand_core::budget::Purse;
+use cowhand_core::budget::SpendLimits;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -439,7 +439,7 @@ async fn what_is_lost_is_what_stood_in(database: &str) {
             lease: SignedDuration::from_mins(1),
             max_concurrent: 1,
             session_key: None,
-            purse: Purse::of(&story.roster, &story.roster.agents[0], story.now),
+            limits: SpendLimits::of(&story.roster, &story.roster.agents[0], story.now),
             slot: Some(story.roster.seat_at(provider)),
         };
         let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::breaker::Breaker;
-use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Purse, Scope, Window};
+use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Scope, SpendLimits, Window};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
@@ -42,18 +42,18 @@ fn per_day(dollars: f64) -> Budget {
     Budget { per_day_usd: Some(dollars), ..Budget::default() }
 }
 
-fn purse(own: Budget, fleet: Budget) -> Purse {
+fn limits(own: Budget, fleet: Budget) -> SpendLimits {
     let (day, month) = (Period::day(at(0), &TimeZone::UTC), Period::month(at(0), &TimeZone::UTC));
-    Purse { own, fleet, day, month }
+    SpendLimits { own, fleet, day, month }
 }
 
-fn starter(purse: Purse) -> Starter {
+fn starter(limits: SpendLimits) -> Starter {
     Starter {
         node: "node".into(),
         lease: LEASE,
         max_concurrent: 1_000,
         session_key: None,
-        purse: Some(purse),
+        limits: Some(limits),
         slot: None,
     }
 }
@@ -72,12 +72,12 @@ async fn add(store: &Store, new: NewJob) -> JobId {
     store.add_job(new, at(0)).await.unwrap().id().clone()
 }
 
-async fn claim(store: &Store, id: &JobId, purse: Purse) -> Claim {
-    store.claim_in_turn(id.clone(), starter(purse), at(1)).await.unwrap()
+async fn claim(store: &Store, id: &JobId, limits: SpendLimits) -> Claim {
+    store.claim_in_turn(id.clone(), starter(limits), at(1)).await.unwrap()
 }
 
-async fn claimed(store: &Store, id: &JobId, purse: Purse) -> i64 {
-    match claim(store, id, purse).await {
+async fn claimed(store: &Store, id: &JobId, limits: SpendLimits) -> i64 {
+    match claim(store, id, limits).await {
         Claim::Claimed { epoch, .. } => epoch,
         other => panic!("{other:?}"),
     }
@@ -104,7 +104,7 @@ async fn nobody_reserves_what_is_reserved(place: Place) {
     let mut tasks = JoinSet::new();
     for id in jobs {
         let store = store.clone();
-        tasks.spawn(async move { claim(&store, &id, purse(own, Budget::default())).await });
+        tasks.spawn(async move { claim(&store, &id, limits(own, Budget::default())).await });
     }
     let mut epochs = Vec::new();
     for answer in tasks.join_all().await {
@@ -125,7 +125,7 @@ async fn nobody_reserves_what_is_reserved(place: Place) {
         store.settle(id, epoch, completed(Some(cost(0.5))), Retry::default(), at(2)).await.unwrap();
     }
     let next = add(&store, hand_job()).await;
-    claimed(&store, &next, purse(own, Budget::default())).await;
+    claimed(&store, &next, limits(own, Budget::default())).await;
     assert_eq!(spent(&store).await, 1_500_000);
 }
 
@@ -142,7 +142,7 @@ async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
         for (number, id) in jobs.into_iter().enumerate() {
             let store = stores[number % 2].clone();
             tasks.spawn(async move {
-                let claim = claim(&store, &id, purse(own, per_day(15.0))).await;
+                let claim = claim(&store, &id, limits(own, per_day(15.0))).await;
                 (store, claim)
             });
         }
@@ -174,7 +174,7 @@ async fn firing_and_claiming_reserves_too(place: Place) {
         let decision = Decision::Run(new_job());
         let firing = Firing { schedule, key: cron_key(number), due: at(number), decision, note: None };
         tasks.spawn(async move {
-            store.fire_and_claim(firing, starter(purse(own, Budget::default())), at(9)).await.unwrap()
+            store.fire_and_claim(firing, starter(limits(own, Budget::default())), at(9)).await.unwrap()
         });
     }
     let fired = tasks.join_all().await;
@@ -187,16 +187,16 @@ async fn firing_and_claiming_reserves_too(place: Place) {
 async fn what_was_heard_is_not_forgotten(place: Place) {
     let store = place.open().await;
     let own = Budget { per_job_usd: Some(4.0), ..per_day(5.0) };
-    let purse = || purse(own, Budget::default());
+    let limits = || limits(own, Budget::default());
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
-    let epoch = claimed(&store, &first, purse()).await;
+    let epoch = claimed(&store, &first, limits()).await;
     for dollars in [0.5, 1.0, 1.25] {
-        let heard = store.hear(first.clone(), epoch, cost(dollars), Some(purse())).await.unwrap();
+        let heard = store.hear(first.clone(), epoch, cost(dollars), Some(limits())).await.unwrap();
         assert_eq!(heard, Hearing::Noted(None));
     }
-    let heard = store.hear(first.clone(), epoch + 1, cost(9.0), Some(purse())).await.unwrap();
+    let heard = store.hear(first.clone(), epoch + 1, cost(9.0), Some(limits())).await.unwrap();
     assert_eq!(heard, Hearing::Fenced, "only its own node is believed");
-    assert!(matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)), "it is still reserved");
+    assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)), "it is still reserved");
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
     assert_eq!(attempts[0].usage.as_ref().and_then(|usage| usage.total_cost_usd), Some(1.25));
     let later = at(1) + LEASE + LEASE;
@@ -205,7 +205,7 @@ async fn what_was_heard_is_not_forgotten(place: Place) {
     assert_eq!(job.usage().and_then(|usage| usage.total_cost_usd), Some(1.25));
     assert_eq!(spent(&store).await, 1_250_000);
     assert!(
-        matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)),
+        matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)),
         "1.25 and 4 are more than 5"
     );
 }
@@ -213,34 +213,34 @@ async fn what_was_heard_is_not_forgotten(place: Place) {
 async fn a_reservation_ends_with_its_attempt(place: Place) {
     let store = place.open().await;
     let own = Budget { per_job_usd: Some(5.0), ..per_day(5.0) };
-    let purse = || purse(own, Budget::default());
+    let limits = || limits(own, Budget::default());
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
-    let epoch = claimed(&store, &first, purse()).await;
-    assert!(matches!(claim(&store, &second, purse()).await, Claim::OverBudget(_)));
+    let epoch = claimed(&store, &first, limits()).await;
+    assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)));
     store.give_back(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
-    let epoch = claimed(&store, &second, purse()).await;
+    let epoch = claimed(&store, &second, limits()).await;
     store.settle(second, epoch, Outcome::lost("gone"), Retry::default(), at(3)).await.unwrap();
     let third = add(&store, hand_job()).await;
-    claimed(&store, &third, purse()).await;
+    claimed(&store, &third, limits()).await;
     assert_eq!(spent(&store).await, 0);
 }
 
 async fn what_a_run_may_need_is_learnt(place: Place) {
     let store = place.open().await;
-    let purse = || purse(per_day(5.0), Budget::default());
+    let limits = || limits(per_day(5.0), Budget::default());
     let mut jobs = Vec::new();
     for _ in 0..6 {
         jobs.push(add(&store, hand_job()).await);
     }
     // Nobody knows what one costs: it has all of the day to itself.
-    let epoch = claimed(&store, &jobs[0], purse()).await;
-    assert!(matches!(claim(&store, &jobs[1], purse()).await, Claim::OverBudget(_)));
+    let epoch = claimed(&store, &jobs[0], limits()).await;
+    assert!(matches!(claim(&store, &jobs[1], limits()).await, Claim::OverBudget(_)));
     store.settle(jobs[0].clone(), epoch, completed(Some(cost(1.0))), Retry::default(), at(2)).await.unwrap();
     // Four dollars are left, for four like that.
     for id in &jobs[1..5] {
-        claimed(&store, id, purse()).await;
+        claimed(&store, id, limits()).await;
     }
-    let Claim::OverBudget(over) = claim(&store, &jobs[5], purse()).await else {
+    let Claim::OverBudget(over) = claim(&store, &jobs[5], limits()).await else {
         panic!("a fifth one started")
     };
     assert_eq!(
@@ -258,18 +258,18 @@ async fn what_a_run_may_need_is_learnt(place: Place) {
 async fn what_nobody_told_is_assumed(place: Place) {
     let store = place.open().await;
     let own = Budget { per_job_usd: Some(3.0), ..per_day(5.0) };
-    let purse = || purse(own, Budget::default());
+    let limits = || limits(own, Budget::default());
     let used = ModelUsage { input_tokens: 10_000, ..ModelUsage::default() };
     let per_model = BTreeMap::from([("m".to_owned(), used)]);
     let tokens = JobUsage { per_model, ..JobUsage::default() };
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
-    let epoch = claimed(&store, &first, purse()).await;
+    let epoch = claimed(&store, &first, limits()).await;
     let settled =
         store.settle(first.clone(), epoch, completed(Some(tokens)), Retry::default(), at(2)).await.unwrap();
     let Settled::Done(job) = settled else { panic!("{settled:?}") };
     let usage = job.usage().unwrap();
     assert_eq!((usage.total_cost_usd, usage.assumed_usd), (None, Some(1.0)));
-    let epoch = claimed(&store, &second, purse()).await;
+    let epoch = claimed(&store, &second, limits()).await;
     let later = at(1) + LEASE + LEASE;
     store.release_lapsed(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
     assert_eq!(spent(&store).await, 4_000_000);
@@ -286,14 +286,14 @@ async fn what_nobody_told_is_assumed(place: Place) {
 /// The first one has the day to itself. Since it used nothing, the next ones stand in nobody's way.
 async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
     let store = place.open().await;
-    let purse = || purse(Budget::default(), per_day(5.0));
+    let limits = || limits(Budget::default(), per_day(5.0));
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let other = add(&store, job_of("other")).await;
-    let epoch = claimed(&store, &first, purse()).await;
-    assert!(matches!(claim(&store, &other, purse()).await, Claim::OverBudget(_)));
+    let epoch = claimed(&store, &first, limits()).await;
+    assert!(matches!(claim(&store, &other, limits()).await, Claim::OverBudget(_)));
     store.settle(first, epoch, completed(None), Retry::default(), at(2)).await.unwrap();
-    claimed(&store, &second, purse()).await;
-    claimed(&store, &other, purse()).await;
+    claimed(&store, &second, limits()).await;
+    claimed(&store, &other, limits()).await;
 }
 
 fn budget_settings(dollars: f64) -> cowhand_core::shape::Agent {
@@ -303,12 +303,12 @@ fn budget_settings(dollars: f64) -> cowhand_core::shape::Agent {
 async fn a_run_is_told_what_it_passes(place: Place) {
     let store = place.open().await;
     let own = Budget { per_job_usd: Some(1.0), ..Budget::default() };
-    let purse = || purse(own, per_day(2.0));
+    let limits = || limits(own, per_day(2.0));
     let (first, second) = (add(&store, job_of("a")).await, add(&store, job_of("b")).await);
-    let one = claimed(&store, &first, purse()).await;
-    let two = claimed(&store, &second, purse()).await;
+    let one = claimed(&store, &first, limits()).await;
+    let two = claimed(&store, &second, limits()).await;
     let hear = async |id: &JobId, epoch, dollars| match store
-        .hear(id.clone(), epoch, cost(dollars), Some(purse()))
+        .hear(id.clone(), epoch, cost(dollars), Some(limits()))
         .await
         .unwrap()
     {
@@ -475,7 +475,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
                 lease: LEASE,
                 max_concurrent: 9,
                 session_key: None,
-                purse: None,
+                limits: None,
                 slot: Some(slot()),
             };
             match store.claim_in_turn(id.clone(), starter, at(second)).await.unwrap() {

@@ -135,7 +135,7 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
             lease: MINUTE,
             max_concurrent,
             session_key: None,
-            purse: None,
+            limits: None,
             slot: None,
         };
         store.fire_and_claim(firing, starter, at(second)).await.unwrap()

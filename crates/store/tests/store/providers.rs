@@ -27,7 +27,7 @@ fn slot(limits: Provider) -> Seat {
 
 fn starter(limits: Provider) -> Starter {
     let (node, lease) = ("node".to_owned(), SignedDuration::from_mins(1));
-    Starter { node, lease, max_concurrent: 9, session_key: None, purse: None, slot: Some(slot(limits)) }
+    Starter { node, lease, max_concurrent: 9, session_key: None, limits: None, slot: Some(slot(limits)) }
 }
 
 async fn job_of(store: &Store, agent: &str) -> JobId {

@@ -36,7 +36,7 @@ fn workspace(job: &JobId, path: &str) -> Workspace {
 async fn claim(store: &Store, job: &Job, key: Option<&str>, now: Timestamp) -> Claim {
     let session_key = key.map(str::to_owned);
     let starter =
-        Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, purse: None, slot: None };
+        Starter { node: "n".into(), lease: MINUTE, max_concurrent: 9, session_key, limits: None, slot: None };
     store.claim_in_turn(job.id().clone(), starter, now).await.unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! How budgets stand.
 
-use cowhand_core::budget::{Budget, Ledger, Purse, Scope, Spending, Unit, Window};
+use cowhand_core::budget::{Budget, Ledger, Scope, SpendLimits, Spending, Unit, Window};
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
@@ -26,7 +26,7 @@ pub struct BudgetView {
 
 /// The fleet's first, then those of the agents in the order of the files.
 pub fn views(roster: &Roster, ledger: &Ledger, now: Timestamp, only: Option<&AgentName>) -> Vec<BudgetView> {
-    let Some(periods) = roster.agents.iter().find_map(|agent| Purse::of(roster, agent, now)) else {
+    let Some(periods) = roster.agents.iter().find_map(|agent| SpendLimits::of(roster, agent, now)) else {
         return Vec::new();
     };
     let fleet = only.is_none().then_some((Scope::Fleet, None, roster.budget, ledger.fleet));
@@ -46,7 +46,7 @@ fn of(
     agent: Option<&AgentName>,
     budget: &Budget,
     spending: &Spending,
-    periods: &Purse,
+    periods: &SpendLimits,
 ) -> Vec<BudgetView> {
     let mut views = Vec::new();
     for (window, settled, until) in
