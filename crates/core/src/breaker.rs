@@ -45,7 +45,7 @@ impl Default for Breaker {
 /// What is remembered of a schedule's last jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Fuse {
+pub struct BreakerState {
     /// How the last one failed.
     pub signature: Option<String>,
     /// How many in a row failed like that.
@@ -80,7 +80,7 @@ impl Breaker {
     }
 
     /// Takes note of a job, and says whether the schedule pauses.
-    pub fn judge(&self, fuse: &mut Fuse, run: Run<'_>, now: Timestamp) -> Option<Pause> {
+    pub fn judge(&self, fuse: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
             // Neither somebody's wish nor a machine that went away says anything about the schedule.
             Outcome::Cancelled { .. }
@@ -88,13 +88,13 @@ impl Breaker {
             Outcome::Failed { error, .. } => self.failed(fuse, error, now),
             Outcome::Completed { .. } if run.empty => self.empty(fuse, run.microdollars, now),
             Outcome::Completed { .. } => {
-                *fuse = Fuse::default();
+                *fuse = BreakerState::default();
                 None
             }
         }
     }
 
-    fn failed(&self, fuse: &mut Fuse, error: &JobError, now: Timestamp) -> Option<Pause> {
+    fn failed(&self, fuse: &mut BreakerState, error: &JobError, now: Timestamp) -> Option<Pause> {
         let signature = signature(error);
         let same = fuse.signature.as_ref() == Some(&signature);
         fuse.failures = if same { fuse.failures.saturating_add(1) } else { 1 };
@@ -113,7 +113,7 @@ impl Breaker {
         Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
     }
 
-    fn empty(&self, fuse: &mut Fuse, microdollars: u64, now: Timestamp) -> Option<Pause> {
+    fn empty(&self, fuse: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         (fuse.signature, fuse.failures) = (None, 0);
         let since = *fuse.empty_since.get_or_insert(now);
         // After a pause even one is a reason for the next.
@@ -126,7 +126,7 @@ impl Breaker {
         let enough = fuse.empty >= self.empty_runs || fuse.pauses > 0;
         if self.empty_runs == 0 || !enough || fuse.empty_microdollars < cost {
             if self.empty_runs == 0 {
-                *fuse = Fuse::default();
+                *fuse = BreakerState::default();
             }
             return None;
         }
@@ -134,7 +134,7 @@ impl Breaker {
         Some(self.pause(fuse, now, &format!("{} used no tool and cost {cost}", jobs_in_a_row(runs))))
     }
 
-    fn pause(&self, fuse: &mut Fuse, now: Timestamp, reason: &str) -> Pause {
+    fn pause(&self, fuse: &mut BreakerState, now: Timestamp, reason: &str) -> Pause {
         const LONGEST: SignedDuration = SignedDuration::from_hours(24);
         let doubled = 1_i32.checked_shl(fuse.pauses.min(30)).unwrap_or(i32::MAX);
         let pause = self.pause.duration();
@@ -175,7 +175,7 @@ mod tests {
     /// f: fails as before, g: fails otherwise, l: is lost, c: is cancelled, o: goes well, e: goes well and does nothing
     /// for a cent. At a blank an hour passes.
     fn story(breaker: Breaker, runs: &str) -> String {
-        let mut fuse = Fuse::default();
+        let mut fuse = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));
         for run in runs.chars() {
             if run == ' ' {

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::breaker::{Fuse, Pause};
+use crate::breaker::{BreakerState, Pause};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::moment::{BootTime, Moment, SMALLEST};
 use crate::trigger::{FiringKey, TriggerConfig};
@@ -48,7 +48,7 @@ pub struct ScheduleRecord {
     /// A due firing that could not be made yet, and why.
     pub waiting: Option<Waiting>,
     /// What its last jobs came to, for its breaker.
-    pub fuse: Fuse,
+    pub fuse: BreakerState,
     /// The end of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
 }
@@ -195,7 +195,7 @@ impl ScheduleRecord {
                 self.generation += 1;
                 self.armed_at = now.wall;
                 self.counted_from = self.counted_from.map(|_| now);
-                self.fuse = Fuse::default();
+                self.fuse = BreakerState::default();
                 true
             }
         }
@@ -306,7 +306,7 @@ impl ScheduleRecord {
 
     /// A person tried it, and it went well: whatever it paused for is gone.
     pub fn proved(&mut self, now: Timestamp) -> bool {
-        self.fuse = Fuse::default();
+        self.fuse = BreakerState::default();
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
             self.state = ScheduleState::Active;

@@ -1,6 +1,6 @@
 //! Schedules: turned on and off, held back.
 
-use cowhand_core::breaker::Fuse;
+use cowhand_core::breaker::BreakerState;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::moment::Moment;
@@ -213,7 +213,8 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         // On, but for the time being.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
     };
-    let fuse = (schedule.fuse != Fuse::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
+    let fuse =
+        (schedule.fuse != BreakerState::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
     let fill_count = i64::try_from(schedule.fill_count).unwrap_or(i64::MAX);
     Ok(args![

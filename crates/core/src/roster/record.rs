@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::Schedule;
-use crate::breaker::Fuse;
+use crate::breaker::BreakerState;
 use crate::id::AgentName;
 use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState};
 use crate::trigger::TriggerConfig;
@@ -31,7 +31,7 @@ impl ScheduleRecord {
             fill_count: 0,
             run_error: None,
             waiting: None,
-            fuse: Fuse::default(),
+            fuse: BreakerState::default(),
             pause_boot: None,
         }
     }
@@ -46,7 +46,7 @@ impl ScheduleRecord {
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
         self.waiting = None;
-        self.fuse = Fuse::default();
+        self.fuse = BreakerState::default();
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
             self.state = ScheduleState::Active;
         }

@@ -384,7 +384,10 @@ async fn a_schedule_that_keeps_failing_pauses(place: Place) {
     let done = Settlement { breaker: Some(breaker), ..completed(None) };
     fire_and_settle(&store, schedule, 9_000, done).await;
     let record = store.schedule(schedule).await.unwrap().unwrap();
-    assert_eq!((record.state, record.fuse), (ScheduleState::Active, cowhand_core::breaker::Fuse::default()));
+    assert_eq!(
+        (record.state, record.fuse),
+        (ScheduleState::Active, cowhand_core::breaker::BreakerState::default())
+    );
 }
 
 async fn a_person_proves_that_it_works(place: Place) {

@@ -152,7 +152,7 @@ fn what_comes_during_a_pause() {
         ("the schedule was taken away", gone, "10:00", ""),
     ]);
     let mut well = over(&two);
-    well.record().fuse = crate::breaker::Fuse::default();
+    well.record().fuse = crate::breaker::BreakerState::default();
     assert_eq!(well.plan("10:00"), "start 1 | start 2", "it went well");
 }
 
