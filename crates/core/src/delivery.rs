@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::filter::matches;
-use crate::trigger::{ChatPlatform, Occasion, Occurrence, Task, TriggerConfig};
+use crate::trigger::{ChatPlatform, FiringContext, Occurrence, Task, TriggerConfig};
 
 /// One thing that somebody outside sent, once however often it is sent again.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,15 +73,15 @@ impl Delivery {
     }
 
     /// What the firing is about.
-    pub fn occasion(self, now: Timestamp) -> Occasion {
+    pub fn occasion(self, now: Timestamp) -> FiringContext {
         match self {
             Self::Webhook(webhook) => {
                 let task = webhook.task(now);
-                Occasion { payload: Some(webhook.payload), ..Occasion::of_task(task) }
+                FiringContext { payload: Some(webhook.payload), ..FiringContext::of_task(task) }
             }
             Self::Chat(message) => {
                 let chat = Some(message.chat());
-                Occasion { chat, ..Occasion::of_task(message.task(now)) }
+                FiringContext { chat, ..FiringContext::of_task(message.task(now)) }
             }
         }
     }
@@ -317,7 +317,7 @@ mod tests {
                 "labels": [{"name": "bug"}, "plain"], "assignee": {"login": "bob"}},
             "sender": {"login": "carl"}, "repository": {"full_name": "o/r"},
         });
-        let Occasion { task, payload: kept, .. } = webhook("issues", payload.clone()).occasion(now);
+        let FiringContext { task, payload: kept, .. } = webhook("issues", payload.clone()).occasion(now);
         assert_eq!(kept, Some(payload));
         assert_eq!((task.title.as_str(), task.body.as_str(), task.url.as_str()), ("T", "B", "https://x/7"));
         assert_eq!(

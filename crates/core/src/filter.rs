@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::trigger::Occasion;
+use crate::trigger::FiringContext;
 
 /// What a firing must be about; all that are set must hold. Who fires by hand is not asked.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -44,8 +44,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub fn passes(&self, occasion: &Occasion) -> bool {
-        let Occasion { task, payload, .. } = occasion;
+    pub fn passes(&self, occasion: &FiringContext) -> bool {
+        let FiringContext { task, payload, .. } = occasion;
         let metadata = |key: &str| task.metadata.get(key).map(String::as_str);
         let labelled = |wanted: &String| task.labels.iter().any(|label| same_word(label, wanted));
         let at = |pointer: &String| payload.as_ref().and_then(|payload| payload.pointer(pointer));
@@ -94,7 +94,7 @@ mod tests {
             ..Task::default()
         };
         let payload = Some(json!({"sender": {"type": "User"}, "commits": [{"id": 7}], "a/b": null}));
-        let occasion = Occasion { task, payload, ..Occasion::default() };
+        let occasion = FiringContext { task, payload, ..FiringContext::default() };
         for (filter, expected) in [
             (json!({}), true),
             (json!({"actions": ["closed", "opened"]}), true),
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(read.passes(&occasion), expected, "{filter}");
             assert_eq!(serde_json::to_value(&read).unwrap(), filter, "only what was set is written");
         }
-        let nothing = Occasion::default();
+        let nothing = FiringContext::default();
         for (filter, expected) in [
             (json!({}), true),
             (json!({"exclude_labels": ["x"]}), true),

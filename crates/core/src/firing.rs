@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use crate::job::{NewJob, TriggerType};
 use crate::prompt::{self, Author, Context, Standing, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
-use crate::trigger::{FiringKey, Occasion, Task, TriggerConfig};
+use crate::trigger::{FiringContext, FiringKey, Task, TriggerConfig};
 use crate::trust::Treatment;
 use crate::work::WorkItem;
 
@@ -19,12 +19,12 @@ pub struct Firing<'a> {
     pub key: &'a FiringKey,
     /// When the clock said so, if it did.
     pub due: Option<Timestamp>,
-    pub occasion: &'a Occasion,
+    pub occasion: &'a FiringContext,
     /// Of the machine, where no schedule has one.
     pub zone: &'a TimeZone,
 }
 
-impl Occasion {
+impl FiringContext {
     /// What a trigger by the clock hands on.
     pub fn by_clock(schedule: &Schedule, key: &FiringKey, due: Timestamp) -> Self {
         let mut task = Task { source_id: key.to_string(), ..Task::default() };
@@ -146,8 +146,8 @@ mod tests {
         schedule.prompt = (!own.is_empty()).then(|| own.to_owned());
         let due: Timestamp = "2026-01-05T09:00:00Z".parse().unwrap();
         let occasion = match given {
-            Some(given) => Occasion::by_hand(key, Some(given.to_owned())),
-            None => Occasion::by_clock(&schedule, key, due),
+            Some(given) => FiringContext::by_hand(key, Some(given.to_owned())),
+            None => FiringContext::by_clock(&schedule, key, due),
         };
         let (schedule, due, zone) = (Some(&schedule), Some(due), &TimeZone::UTC);
         Firing { agent: &agent, schedule, key, due, occasion: &occasion, zone }
@@ -193,7 +193,7 @@ mod tests {
             serde_json::from_str(r#"{"active_hours":{"start":"09:00","end":"17:00"}}"#).unwrap();
         agent.schedules.push(schedule);
         let open = |occurrence: Occurrence<'_>, now: &str| {
-            let (key, occasion) = (occurrence.key(0), Occasion::default());
+            let (key, occasion) = (occurrence.key(0), FiringContext::default());
             let schedule = Some(&agent.schedules[0]);
             let (due, zone) = (None, &TimeZone::UTC);
             let firing = Firing { agent: &agent, schedule, key: &key, due, occasion: &occasion, zone };
@@ -224,7 +224,7 @@ mod tests {
             let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
             (agent.settings.trust, schedule.trust) = (of_agent, own);
             let (key, due) = (Occurrence::Interval(1).key(0), None);
-            let (schedule, occasion, zone) = (Some(&schedule), &Occasion::default(), &TimeZone::UTC);
+            let (schedule, occasion, zone) = (Some(&schedule), &FiringContext::default(), &TimeZone::UTC);
             let firing = Firing { agent: &agent, schedule, key: &key, due, occasion, zone };
             let job = firing.job(Some(&item(source)), "2026-01-05T09:00:00Z".parse().unwrap());
             let prompt = job.prompt.unwrap();

@@ -1,7 +1,7 @@
 //! Triggers: *when* a schedule fires, the key that makes each firing happen once, and the task it hands on.
 
+mod context;
 mod key;
-mod occasion;
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -15,8 +15,8 @@ use crate::github::Auth;
 use crate::interval::Interval;
 use crate::policy::Zone;
 use crate::word::written_as;
+pub use context::{CONFINED, FiringContext};
 pub use key::{FiringKey, Occurrence};
-pub use occasion::{CONFINED, Occasion};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///

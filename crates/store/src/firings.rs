@@ -6,7 +6,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
-use cowhand_core::trigger::{FiringKey, Occasion};
+use cowhand_core::trigger::{FiringContext, FiringKey};
 use jiff::Timestamp;
 
 use super::claims::Beginning;
@@ -61,7 +61,7 @@ pub struct Firing {
 pub enum Decision {
     Run(NewJob),
     /// Its jobs follow from what a work source or a command says.
-    Prepare(Occasion),
+    Prepare(FiringContext),
     Skip(SkipReason),
     Miss,
     Coalesce,
@@ -129,7 +129,7 @@ pub enum Prepared {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
     pub due: Timestamp,
-    pub occasion: Occasion,
+    pub occasion: FiringContext,
     /// How often it was tried, this time included.
     pub tries: u32,
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::trigger::Occasion;
+use crate::trigger::FiringContext;
 use crate::trigger::{Task, TriggerConfig};
 use crate::work::{Priority, WorkItem};
 
@@ -18,13 +18,13 @@ fn hook() -> TriggerConfig {
 }
 
 fn delivered(payload: Value) -> Words {
-    Words::of(&hook(), &Occasion { payload: Some(payload), ..Occasion::default() }).unwrap()
+    Words::of(&hook(), &FiringContext { payload: Some(payload), ..FiringContext::default() }).unwrap()
 }
 
 fn listed(kind: &str, metadata: &[(&str, &str)]) -> Words {
     let trigger = trigger(json!({"type": kind, "owner": "o", "repo": "r"}));
     let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Words::of(&trigger, &Occasion::of_task(Task { metadata, ..Task::default() })).unwrap()
+    Words::of(&trigger, &FiringContext::of_task(Task { metadata, ..Task::default() })).unwrap()
 }
 
 fn logins(words: &Words) -> Vec<&str> {
@@ -265,7 +265,7 @@ fn permissions_count_where_they_are_said_to() {
 fn what_cannot_be_proved_is_a_strangers() {
     let unsigned = trigger(json!({"type": "webhook", "allow_unsigned": true}));
     let payload = Some(json!({"sender": {"login": "ann"}}));
-    let words = Words::of(&unsigned, &Occasion { payload, ..Occasion::default() }).unwrap();
+    let words = Words::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
     let names = trust(json!({"allow_authors": ["ann"]}));
     assert_eq!(
         told(names.verdict(&words)),
@@ -278,7 +278,7 @@ fn what_cannot_be_proved_is_a_strangers() {
         (json!({"type": "chat"}), true),
         (json!({"type": "custom", "name": "mail"}), true),
     ] {
-        let words = Words::of(&trigger(written.clone()), &Occasion::default());
+        let words = Words::of(&trigger(written.clone()), &FiringContext::default());
         assert_eq!(words.is_some(), brings_words, "{written}");
         if let Some(words) = words {
             assert_eq!(told(names.verdict(&words)), "refused: it does not say who wrote it", "{written}");

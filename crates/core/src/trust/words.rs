@@ -4,7 +4,7 @@ use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::{RepoPermission, Treatment, Trust};
-use crate::trigger::{Occasion, TriggerConfig};
+use crate::trigger::{FiringContext, TriggerConfig};
 use crate::work::WorkItem;
 
 /// Everybody whose words reach the prompt, or who made them reach it.
@@ -62,7 +62,7 @@ pub enum Question {
 impl Words {
     /// None if a firing brings no words of anybody: the clock's, a person's own, or those of an agent of the fleet,
     /// which bring their verdict with them.
-    pub fn of(trigger: &TriggerConfig, occasion: &Occasion) -> Option<Self> {
+    pub fn of(trigger: &TriggerConfig, occasion: &FiringContext) -> Option<Self> {
         match trigger {
             TriggerConfig::Webhook { allow_unsigned: true, .. } => {
                 Some(Self { is_unsigned: true, ..Self::default() })
@@ -177,7 +177,7 @@ impl Author {
     }
 }
 
-fn author_of(occasion: &Occasion) -> Author {
+fn author_of(occasion: &FiringContext) -> Author {
     Author::new(occasion.task.metadata.get("author").filter(|login| !login.is_empty()).cloned())
 }
 

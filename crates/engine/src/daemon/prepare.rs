@@ -11,7 +11,7 @@ use cowhand_core::id::ScheduleId;
 use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
-use cowhand_core::trigger::{FiringKey, Occasion};
+use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::trust::Verdict;
 use cowhand_core::work::WorkItem;
 use jiff::tz::TimeZone;
@@ -60,7 +60,7 @@ pub(super) struct Order<'a> {
 }
 
 impl Order<'_> {
-    pub(super) const fn occasion(&self) -> &Occasion {
+    pub(super) const fn occasion(&self) -> &FiringContext {
         &self.preparation.occasion
     }
 }
@@ -161,7 +161,7 @@ impl Errand<'_> {
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
         let of_stranger =
-            confined.map(|why| Occasion { confined: Some(why), ..preparation.occasion.clone() });
+            confined.map(|why| FiringContext { confined: Some(why), ..preparation.occasion.clone() });
         let occasion = of_stranger.as_ref().unwrap_or(&preparation.occasion);
         firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
     }

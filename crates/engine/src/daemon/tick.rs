@@ -10,7 +10,7 @@ use cowhand_core::plan::{Action, Snapshot, plan};
 use cowhand_core::policy::{Misfire, Retry};
 use cowhand_core::roster::Roster;
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::{FiringKey, Occasion};
+use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::uptime::Uptime;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
@@ -164,7 +164,7 @@ async fn act(
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    let occasion = Occasion::by_clock(known, &key, due);
+                    let occasion = FiringContext::by_clock(known, &key, due);
                     Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
                 }
                 FiringOutcome::Skipped(reason) => Decision::Skip(reason),

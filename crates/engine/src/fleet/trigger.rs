@@ -5,7 +5,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, TriggerType};
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_core::trigger::{FiringKey, Occasion, Occurrence};
+use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,8 +46,8 @@ pub struct Changes {
 }
 
 impl Trigger {
-    fn occasion(&self, key: &FiringKey) -> Occasion {
-        Occasion { by_page: self.by_page, ..Occasion::by_hand(key, self.prompt.clone()) }
+    fn occasion(&self, key: &FiringKey) -> FiringContext {
+        FiringContext { by_page: self.by_page, ..FiringContext::by_hand(key, self.prompt.clone()) }
     }
 }
 

@@ -8,7 +8,7 @@ use cowhand_core::plan::free_places;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::ScheduleState;
 use cowhand_core::shape::WorkSource;
-use cowhand_core::trigger::{Occasion, Occurrence, TriggerConfig};
+use cowhand_core::trigger::{FiringContext, Occurrence, TriggerConfig};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -78,7 +78,7 @@ async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
         return Ok(false);
     }
     let (now, key) = (engine.clock.now(), Occurrence::Webhook { delivery_id: delivery }.key(0));
-    let firing = Dispatch { agent, schedule, due: None }.firing(key, Occasion::default(), now);
+    let firing = Dispatch { agent, schedule, due: None }.firing(key, FiringContext::default(), now);
     engine.store.fire_once(firing, now).await?;
     engine.nudge.notify_one();
     info!(agent = %agent.name, schedule = %schedule.name, "looks for work out of turn");

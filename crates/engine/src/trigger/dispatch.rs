@@ -3,7 +3,7 @@
 use cowhand_core::firing;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
-use cowhand_core::trigger::{FiringKey, Occasion};
+use cowhand_core::trigger::{FiringContext, FiringKey};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -20,14 +20,14 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    pub(crate) fn firing(self, key: FiringKey, occasion: Occasion, now: Timestamp) -> Firing {
+    pub(crate) fn firing(self, key: FiringKey, occasion: FiringContext, now: Timestamp) -> Firing {
         let decision = self.decision(&key, occasion, now);
         Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
     }
 
     /// What the schedule wants runs, or first an inquiry is made; the rest is written down. Who fires by hand is not
     /// asked for reasons.
-    pub(crate) fn decision(self, key: &FiringKey, occasion: Occasion, now: Timestamp) -> Decision {
+    pub(crate) fn decision(self, key: &FiringKey, occasion: FiringContext, now: Timestamp) -> Decision {
         match self.refusal(key, &occasion, now).filter(|_| !key.is_by_hand()) {
             Some(reason) => Decision::Skip(reason),
             None if self.schedule.needs_preparing(self.agent) => Decision::Prepare(occasion),
@@ -40,7 +40,7 @@ impl Dispatch<'_> {
         }
     }
 
-    fn refusal(self, key: &FiringKey, occasion: &Occasion, now: Timestamp) -> Option<SkipReason> {
+    fn refusal(self, key: &FiringKey, occasion: &FiringContext, now: Timestamp) -> Option<SkipReason> {
         let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
         let is_in_a_circle = key.event().is_some() && is_too_long(&occasion.task);
         if is_in_a_circle || !self.schedule.filter.passes(occasion) {

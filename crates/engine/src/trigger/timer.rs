@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cowhand_core::plan::{Action, Snapshot, plan};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord};
-use cowhand_core::trigger::Occasion;
+use cowhand_core::trigger::FiringContext;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
@@ -59,7 +59,7 @@ impl Timer {
             self.record.passed(&key, due);
             self.record.looked(now.into());
             let fired = self.roster.schedule(schedule).filter(|_| outcome == FiringOutcome::Ran);
-            tasks.extend(fired.map(|(_, schedule)| Occasion::by_clock(schedule, &key, due).task));
+            tasks.extend(fired.map(|(_, schedule)| FiringContext::by_clock(schedule, &key, due).task));
         }
         tasks
     }

@@ -7,7 +7,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::shape::WorkSource;
-use cowhand_core::trigger::{FiringKey, Occasion};
+use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_store::{
     Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
@@ -136,7 +136,7 @@ async fn an_item_through_its_whole_life(place: Place) {
 
 async fn a_firing_knows_all_its_jobs(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
-    let decision = Decision::Prepare(Occasion::default());
+    let decision = Decision::Prepare(FiringContext::default());
     let firing = Firing { schedule, key: cron_key(1), due: at(1), decision, note: None };
     assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
     let first = hold(&store, schedule, "x").await;
@@ -359,7 +359,7 @@ async fn a_firing_is_prepared_by_one(place: Place) {
         schedule,
         key: cron_key(1),
         due: at(1),
-        decision: Decision::Prepare(Occasion::by_hand(&cron_key(1), Some("Go.".to_owned()))),
+        decision: Decision::Prepare(FiringContext::by_hand(&cron_key(1), Some("Go.".to_owned()))),
         note: None,
     };
     assert_eq!(store.fire_once(firing.clone(), at(1)).await.unwrap(), Fired::Recorded(None));
@@ -391,7 +391,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     let key = |name: &str| FiringKey::stored(format!("github:{name}"));
     let names = ["9", "10", "1", "2"];
     for name in names {
-        let decision = Decision::Prepare(Occasion::default());
+        let decision = Decision::Prepare(FiringContext::default());
         let firing = Firing { schedule, key: key(name), due: at(1), decision, note: None };
         assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None));
     }
@@ -420,7 +420,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
         schedule,
         key: key("0"),
         due: at(0),
-        decision: Decision::Prepare(Occasion::default()),
+        decision: Decision::Prepare(FiringContext::default()),
         note: None,
     };
     store.fire_once(firing, at(6)).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use cowhand_core::cut::cut;
 use cowhand_core::id::ScheduleId;
-use cowhand_core::trigger::{FiringKey, Occasion, Occurrence};
+use cowhand_core::trigger::{FiringContext, FiringKey, Occurrence};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 use uuid::Uuid;
@@ -181,7 +181,7 @@ impl Runner {
         for part in open.chunks(TOGETHER) {
             let now = self.engine.clock.now();
             let firing = |(place, key): &(usize, FiringKey)| {
-                dispatch.firing(key.clone(), Occasion::of_task(tasks[*place].clone()), now)
+                dispatch.firing(key.clone(), FiringContext::of_task(tasks[*place].clone()), now)
             };
             let fired = self.engine.store.fire_all(part.iter().map(firing).collect(), now).await?;
             fault::place("dispatched");

@@ -8,7 +8,7 @@ use super::{FiringKey, Task};
 /// What a firing is about; kept with it until its jobs are made.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Occasion {
+pub struct FiringContext {
     pub task: Task,
     /// The body of a webhook delivery.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub struct Occasion {
 /// In a task's metadata: it comes from a job whose words were not trusted, and why not.
 pub const CONFINED: &str = "confined";
 
-impl Occasion {
+impl FiringContext {
     /// What a strategy hands on.
     pub fn of_task(task: Task) -> Self {
         let confined = task.metadata.get(CONFINED).cloned();
