@@ -23,7 +23,7 @@ impl Default for Stop {
 
 /// The way a fleet is on. It only ever moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Course {
+pub enum Lifecycle {
     Running,
     Draining {
         until: Instant,
@@ -40,7 +40,7 @@ pub enum Course {
 /// More than anybody means, and little enough to reckon with.
 const LONGEST_PATIENCE: Duration = Duration::from_hours(365 * 24);
 
-impl Course {
+impl Lifecycle {
     /// The first time lets jobs finish, the second cancels them, the third kills them. Agents can be kept as long as
     /// nothing was done to them.
     #[must_use]
@@ -64,28 +64,28 @@ mod tests {
     #[test]
     fn asking_again_is_asking_for_more() {
         let now = Instant::now();
-        let draining = Course::Draining { until: now + Duration::from_secs(5) };
+        let draining = Lifecycle::Draining { until: now + Duration::from_secs(5) };
         let finish = Stop::Finish { timeout: Duration::from_secs(5) };
-        let cancelling = Course::Cancelling { overdue: 0 };
+        let cancelling = Lifecycle::Cancelling { overdue: 0 };
         let table = [
-            (Course::Running, finish, draining),
-            (Course::Running, Stop::Cancel, cancelling),
-            (Course::Running, Stop::KeepAgents, Course::Leaving),
+            (Lifecycle::Running, finish, draining),
+            (Lifecycle::Running, Stop::Cancel, cancelling),
+            (Lifecycle::Running, Stop::KeepAgents, Lifecycle::Leaving),
             (draining, finish, cancelling),
             (draining, Stop::Cancel, cancelling),
-            (draining, Stop::KeepAgents, Course::Leaving),
-            (cancelling, finish, Course::Killing),
-            (cancelling, Stop::Cancel, Course::Killing),
+            (draining, Stop::KeepAgents, Lifecycle::Leaving),
+            (cancelling, finish, Lifecycle::Killing),
+            (cancelling, Stop::Cancel, Lifecycle::Killing),
             (cancelling, Stop::KeepAgents, cancelling),
-            (Course::Killing, finish, Course::Killing),
-            (Course::Killing, Stop::KeepAgents, Course::Killing),
-            (Course::Leaving, finish, Course::Leaving),
-            (Course::Leaving, Stop::Cancel, Course::Leaving),
+            (Lifecycle::Killing, finish, Lifecycle::Killing),
+            (Lifecycle::Killing, Stop::KeepAgents, Lifecycle::Killing),
+            (Lifecycle::Leaving, finish, Lifecycle::Leaving),
+            (Lifecycle::Leaving, Stop::Cancel, Lifecycle::Leaving),
         ];
         for (before, asked, after) in table {
             assert_eq!(before.after(asked, now), after, "{before:?} and {asked:?}");
         }
         let for_ever = Stop::Finish { timeout: Duration::MAX };
-        assert!(matches!(Course::Running.after(for_ever, now), Course::Draining { .. }));
+        assert!(matches!(Lifecycle::Running.after(for_ever, now), Lifecycle::Draining { .. }));
     }
 }

@@ -10,7 +10,7 @@ use tracing::error;
 
 use crate::context::Engine;
 use crate::error::FleetError;
-use crate::lifecycle::Course;
+use crate::lifecycle::Lifecycle;
 use crate::state::modes::Modes;
 
 /// Between two looks.
@@ -31,9 +31,9 @@ pub(super) async fn gone(engine: Arc<Engine>) {
 }
 
 /// Has the daemon end what it runs, and itself.
-pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Course>) {
+pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Lifecycle>) {
     let place = engine.home.state.path().display().to_string();
     error!("{}", FleetError::HomeGone { place });
     engine.homeless.store(true, Ordering::Relaxed);
-    course.send_replace(Course::Cancelling { overdue: 0 });
+    course.send_replace(Lifecycle::Cancelling { overdue: 0 });
 }

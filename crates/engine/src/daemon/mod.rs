@@ -54,7 +54,7 @@ use crate::context::{Engine, HEARTBEAT, Home, LEASE, StopRequest};
 use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
-use crate::lifecycle::Course;
+use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets::redactor_over;
 use crate::state::StateFolder;
@@ -156,7 +156,7 @@ impl Daemon {
     }
 
     /// Until it is told to stop, and then until that is done.
-    pub async fn run(mut self, mut way: watch::Receiver<Course>, course: &watch::Sender<Course>) {
+    pub async fn run(mut self, mut way: watch::Receiver<Lifecycle>, course: &watch::Sender<Lifecycle>) {
         let mut gone = Box::pin(home::gone(Arc::clone(&self.engine)));
         loop {
             // First, and at the same time as the plan: after a sleep of the machine, even between the two, a plan would
@@ -167,8 +167,8 @@ impl Daemon {
             self.watch_clock(reading).await;
             let going = *way.borrow_and_update();
             let wake_at = match going {
-                Course::Running => self.tick_and_start(now).await,
-                Course::Draining { until } if !self.engine.held().is_empty() => {
+                Lifecycle::Running => self.tick_and_start(now).await,
+                Lifecycle::Draining { until } if !self.engine.held().is_empty() => {
                     self.triggers.stop().await;
                     if until <= Instant::now() {
                         self.give_up_waiting(course);
@@ -181,7 +181,7 @@ impl Daemon {
             self.prune_if_due();
             self.sweep_if_due();
             self.write_views().await;
-            if going == Course::Running {
+            if going == Lifecycle::Running {
                 self.triggers.follow(&self.engine).await;
             }
             let held = !self.engine.held().is_empty();
@@ -200,14 +200,14 @@ impl Daemon {
     }
 
     /// Whoever waits for the end hears first how many are about to be cancelled.
-    fn give_up_waiting(&self, course: &watch::Sender<Course>) {
+    fn give_up_waiting(&self, course: &watch::Sender<Lifecycle>) {
         let overdue = self.engine.held().len();
         course.send_if_modified(|course| {
-            let draining = matches!(course, Course::Draining { .. });
+            let draining = matches!(course, Lifecycle::Draining { .. });
             if draining {
                 let jobs = if overdue == 1 { "1 job".to_owned() } else { format!("{overdue} jobs") };
                 warn!("{jobs} did not finish in time and will be cancelled");
-                *course = Course::Cancelling { overdue };
+                *course = Lifecycle::Cancelling { overdue };
             }
             draining
         });
@@ -359,11 +359,11 @@ impl Daemon {
         }
     }
 
-    async fn end(mut self, mut way: watch::Receiver<Course>) {
+    async fn end(mut self, mut way: watch::Receiver<Lifecycle>) {
         self.triggers.stop().await;
         self.pruning.stop();
         self.engine.ending.store(true, Ordering::Relaxed);
-        let keep_agents = *way.borrow_and_update() == Course::Leaving;
+        let keep_agents = *way.borrow_and_update() == Lifecycle::Leaving;
         let wish = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
         if !keep_agents {
             self.say_why_they_end().await;

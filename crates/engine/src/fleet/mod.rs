@@ -50,7 +50,7 @@ use crate::context::Engine;
 use crate::daemon::{Contents, Daemon, load};
 use crate::doctor::Subject;
 use crate::herdctl::Import;
-use crate::lifecycle::Course;
+use crate::lifecycle::Lifecycle;
 use crate::loaded::Loaded;
 use crate::secrets;
 use crate::state::StateFolder;
@@ -106,7 +106,7 @@ pub struct Fleet {
     engine: Arc<Engine>,
     surroundings: Surroundings,
     config: Option<PathBuf>,
-    course: watch::Sender<Course>,
+    course: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
     /// The config was asked for again.
     reloads: watch::Sender<()>,
@@ -188,7 +188,7 @@ impl Fleet {
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         unset_secrets::note(&engine).await?;
-        let (course, way) = watch::channel(Course::Running);
+        let (course, way) = watch::channel(Lifecycle::Running);
         let (over, ended) = watch::channel(false);
         let steering = course.clone();
         tokio::spawn(async move {
@@ -277,7 +277,7 @@ impl Fleet {
         // A loop that is gone without a word is as stopped as one that said so.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
             FleetStatus::Stopped
-        } else if *self.course.borrow() == Course::Running {
+        } else if *self.course.borrow() == Lifecycle::Running {
             FleetStatus::Running
         } else {
             FleetStatus::Stopping
@@ -416,8 +416,8 @@ impl Fleet {
         self.begin_stop(how);
         let mut way = self.course.subscribe();
         let overdue = async {
-            match way.wait_for(|course| !matches!(course, Course::Draining { .. })).await.as_deref() {
-                Ok(Course::Cancelling { overdue: running_jobs @ 1.. }) => *running_jobs,
+            match way.wait_for(|course| !matches!(course, Lifecycle::Draining { .. })).await.as_deref() {
+                Ok(Lifecycle::Cancelling { overdue: running_jobs @ 1.. }) => *running_jobs,
                 _ => std::future::pending().await,
             }
         };

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::Fleet;
 use crate::context::Engine;
-use crate::lifecycle::Course;
+use crate::lifecycle::Lifecycle;
 use crate::trigger::dispatch::Dispatch;
 use crate::trigger::wake::APART;
 use cowhand_store::StoreError;
@@ -43,12 +43,12 @@ fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
 }
 
 /// A fleet that ends asks for no more work, and nothing of it stays.
-async fn until_its_end(mut way: watch::Receiver<Course>, look: impl Future<Output = ()>) {
+async fn until_its_end(mut way: watch::Receiver<Lifecycle>, look: impl Future<Output = ()>) {
     tokio::select! {
         // First: what was about to fire does not.
         biased;
         // Also if it was dropped.
-        _ = way.wait_for(|course| *course != Course::Running) => {}
+        _ = way.wait_for(|course| *course != Lifecycle::Running) => {}
         () = look => {}
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_waits_longer_than_its_fleet() {
         for stopped in [true, false] {
-            let (course, way) = watch::channel(Course::Running);
+            let (course, way) = watch::channel(Lifecycle::Running);
             let held = Arc::new(());
             let waits = {
                 let held = Arc::clone(&held);
@@ -121,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_fired_after_the_end() {
-        let (_course, way) = watch::channel(Course::Leaving);
+        let (_course, way) = watch::channel(Lifecycle::Leaving);
         let mut fired = false;
         until_its_end(way, async { fired = true }).await;
         assert!(!fired);
