@@ -19,7 +19,7 @@ use super::agent_lock::lock_agent;
 use super::database::db::{Arg, Tx, args};
 use super::database::dialect::{Statement, statements};
 use super::{
-    Store, StoreError, asks, budgets, hooks, items, jobs, owed, providers, schedules, sessions, snapshot,
+    Store, StoreError, asks, budgets, hooks, items, jobs, outbox, providers, schedules, sessions, snapshot,
     usage,
 };
 
@@ -458,7 +458,7 @@ pub(super) async fn ended(
     breaker: Option<Breaker>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    owed::job_ended(tx, job, outcome, now).await?;
+    outbox::job_ended(tx, job, outcome, now).await?;
     hooks::job_ended(tx, job, outcome, metadata, now).await?;
     tell_schedule(tx, job, outcome, breaker, now).await
 }

@@ -39,7 +39,7 @@ mod integrity;
 mod items;
 mod jobs;
 mod nodes;
-mod owed;
+mod outbox;
 mod providers;
 mod reports;
 mod retention;
@@ -205,7 +205,7 @@ impl Store {
             items::ALL,
             jobs::ALL,
             nodes::ALL,
-            owed::ALL,
+            outbox::ALL,
             providers::ALL,
             reports::ALL,
             retention::ALL,

@@ -9,7 +9,7 @@ use sqlx::{ConnectOptions, Connection};
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
-use super::{Database, Store, StoreError, hooks, owed};
+use super::{Database, Store, StoreError, hooks, outbox};
 
 statements! {
     BUSY_NODES = same "select node, count(*) as running, min(expires_at) as expires_at from leases \
@@ -134,7 +134,7 @@ async fn record_step(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     if by.is_negative() {
-        owed::clock_set_back(tx, &node, now).await?;
+        outbox::clock_set_back(tx, &node, now).await?;
         hooks::clock_set_back(tx, &node, now).await?;
     }
     let seconds = by.round(jiff::Unit::Second).map_or(by.as_secs(), |by| by.as_secs());

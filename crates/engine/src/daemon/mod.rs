@@ -9,8 +9,8 @@ mod hooks;
 mod job_channel;
 mod lapsed;
 mod orphans;
+mod outbox;
 mod outcome;
-mod owed;
 mod prepare;
 mod preparing;
 mod prune;
@@ -127,7 +127,7 @@ impl Daemon {
         let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
         errands.spawn(panic::again_and_again("paying what is owed to work sources", move || {
-            owed::settle_debts(Arc::clone(&debts))
+            outbox::deliver_outbox(Arc::clone(&debts))
         }));
         errands.spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
@@ -318,7 +318,7 @@ impl Daemon {
 
     /// Sources hear what the end of the daemon made of their items, and hooks run, if they are quick; the rest is for the
     /// next start. A hook that is a process goes on under its keeper, for as long as it may.
-    async fn pay_debts(&mut self) {
+    async fn deliver_outbox(&mut self) {
         let owed = async {
             self.engine.owed.notify_one();
             while matches!(self.engine.store.anything_owed(self.engine.clock.now()).await, Ok(true)) {
@@ -385,7 +385,7 @@ impl Daemon {
             // What lies in its place may be another daemon's.
             self.errands.shutdown().await;
         } else {
-            self.pay_debts().await;
+            self.deliver_outbox().await;
             self.write_views().await;
         }
         self.traces.stop().await;

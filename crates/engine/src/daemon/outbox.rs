@@ -35,7 +35,7 @@ const AT_ONCE: usize = 8;
 const MISSING: SignedDuration = SignedDuration::from_hours(7 * 24);
 const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
-pub(super) async fn settle_debts(engine: Arc<Engine>) {
+pub(super) async fn deliver_outbox(engine: Arc<Engine>) {
     let desk = Desk { engine };
     loop {
         match desk.work_off().await {
