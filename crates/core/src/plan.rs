@@ -218,7 +218,7 @@ pub enum Action {
         max_concurrent: u32,
         session_key: Option<String>,
         /// The number of the fallback that it starts with.
-        stand_in: Option<usize>,
+        fallback: Option<usize>,
     },
 }
 
@@ -406,8 +406,8 @@ impl Draft {
                         continue;
                     }
                     // Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
-                    let stand_in = match slots.take(agent, job, self.now) {
-                        Taking::Taken { stand_in } => stand_in,
+                    let fallback = match slots.take(agent, job, self.now) {
+                        Taking::Taken { fallback } => fallback,
                         Taking::Opens(opens) => {
                             self.wake(opens);
                             continue;
@@ -420,7 +420,7 @@ impl Draft {
                         agent: agent.name.clone(),
                         max_concurrent: agent.max_concurrent,
                         session_key,
-                        stand_in,
+                        fallback,
                     });
                 }
                 _ => {}

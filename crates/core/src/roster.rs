@@ -1,11 +1,11 @@
 //! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::shape`].
 
 mod budget;
+mod fallback;
 mod followup;
 mod former;
 mod listen;
 mod record;
-mod stand_in;
 mod unheld;
 
 use std::path::PathBuf;

@@ -32,7 +32,7 @@ pub struct AwaitedSeat {
 pub(super) enum Taking {
     /// As the agent is, or as its fallback of this number.
     Taken {
-        stand_in: Option<usize>,
+        fallback: Option<usize>,
     },
     Opens(Timestamp),
     /// Until one of those that run ends.
@@ -133,7 +133,7 @@ impl ProviderSlots {
         let mut waits: Option<Taking> = None;
         for (number, candidate) in candidates(agent, job) {
             let why = match self.at(&candidate, now) {
-                Ok(()) => return Taking::Taken { stand_in: number },
+                Ok(()) => return Taking::Taken { fallback: number },
                 Err(why) => why,
             };
             if waits.is_none() && !self.is_used_up(&candidate, now) {

@@ -62,7 +62,7 @@ pub(super) struct AttemptTask {
     pub(super) epoch: i64,
     pub(super) wishes: watch::Receiver<StopRequest>,
     /// The number of the fallback that it is to start with.
-    pub(super) stand_in: Option<usize>,
+    pub(super) fallback: Option<usize>,
     /// Set once we have asked for its end.
     pub(super) stopped: Option<Reason>,
 }

@@ -136,7 +136,7 @@ impl AttemptTask {
             return false;
         }
         let mut notes = beginning.notes;
-        if self.stand_in.is_some() {
+        if self.fallback.is_some() {
             let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
             let why = if beginning.goes_on { "" } else { "its provider is used up; " };

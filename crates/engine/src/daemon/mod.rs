@@ -253,18 +253,18 @@ impl Daemon {
     }
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
-        let Startable { job, agent, max_concurrent, session_key, stand_in } = start;
+        let Startable { job, agent, max_concurrent, session_key, fallback } = start;
         expect();
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&agent);
         let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
-        let other = agent.zip(stand_in).and_then(|(agent, number)| agent.standing_in(number));
+        let other = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
         let slot = other.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
         let starter = Starter { node, lease: LEASE, max_concurrent, session_key, limits, slot };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
-            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, stand_in),
+            Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
             // Whoever pays our debts renews it, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
             Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
@@ -400,10 +400,10 @@ fn expect() {
 }
 
 /// A job that has just been claimed gets a task that looks after it.
-fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, stand_in: Option<usize>) {
+fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
     fault::place("claimed");
     if let Some(wishes) = engine.begin(&job, epoch) {
-        let task = AttemptTask { engine: Arc::clone(engine), job, epoch, wishes, stand_in, stopped: None };
+        let task = AttemptTask { engine: Arc::clone(engine), job, epoch, wishes, fallback, stopped: None };
         tasks.spawn(task.supervise(true));
     }
 }

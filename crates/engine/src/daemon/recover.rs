@@ -29,7 +29,7 @@ impl Daemon {
         for held in engine.store.adopt(engine.home.node.clone(), LEASE, engine.clock.now()).await? {
             fault::place("adopted");
             let Some(job) = engine.store.job(held.job).await? else { continue };
-            let stand_in = self.stand_in_of(&job).await?;
+            let fallback = self.stand_in_of(&job).await?;
             if let Some(wishes) = engine.begin(&job, held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
                 let task = AttemptTask {
@@ -37,7 +37,7 @@ impl Daemon {
                     job,
                     epoch: held.epoch,
                     wishes,
-                    stand_in,
+                    fallback,
                     stopped: None,
                 };
                 self.tasks.spawn(task.supervise(false));

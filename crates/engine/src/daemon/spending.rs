@@ -71,7 +71,7 @@ impl AttemptTask {
     fn tells(&self) -> Option<Tells> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(self.job.agent())?;
-        let other = self.stand_in.and_then(|number| agent.standing_in(number));
+        let other = self.fallback.and_then(|number| agent.fallback(number));
         Some(other.as_ref().unwrap_or(agent).tells())
     }
 

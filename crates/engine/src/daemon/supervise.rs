@@ -75,7 +75,7 @@ impl AttemptTask {
         // For one that is gone from the config the defaults are good enough to let it run out.
         let gone = || Agent::new(self.job.agent().clone());
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
-        let other = self.stand_in.and_then(|number| agent.standing_in(number));
+        let other = self.fallback.and_then(|number| agent.fallback(number));
         let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
         rules.redactor = rules.redactor.and([self.token()]);
         rules

@@ -40,7 +40,7 @@ pub struct Startable {
     /// Of those that have the same, one runs at a time.
     pub session_key: Option<String>,
     /// The number of the fallback that it starts with.
-    pub stand_in: Option<usize>,
+    pub fallback: Option<usize>,
 }
 
 /// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
@@ -111,8 +111,8 @@ async fn act(
     at_once: Option<&mut AtOnce<'_>>,
 ) -> Result<bool, StoreError> {
     match action {
-        Action::Start { job, agent, max_concurrent, session_key, stand_in } => {
-            tick.start.push(Startable { job, agent, max_concurrent, session_key, stand_in });
+        Action::Start { job, agent, max_concurrent, session_key, fallback } => {
+            tick.start.push(Startable { job, agent, max_concurrent, session_key, fallback });
             Ok(false)
         }
         Action::Prepare { schedule, key } => {
@@ -216,6 +216,6 @@ async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, 
     let retry = agent.holding(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
     let place = store.runs_at(id.clone()).await?;
     let number = place.and_then(|at| agent.stand_in_at(at.provider.as_deref(), at.runtime.as_deref()));
-    let other = number.and_then(|number| agent.standing_in(number));
+    let other = number.and_then(|number| agent.fallback(number));
     Ok((retry.clone(), other.as_ref().unwrap_or(agent).tells() == Tells::AllInTheEnd))
 }

@@ -51,10 +51,10 @@ fn what_starts_at_a_provider() {
 
 #[test]
 fn what_stands_in_for_a_provider_that_is_used_up() {
-    let stand_in = |scene: &Scene| {
+    let fallback = |scene: &Scene| {
         let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
         let starts = plan.actions.iter().filter_map(|action| match action {
-            Action::Start { agent, stand_in, .. } => Some((agent.to_string(), *stand_in)),
+            Action::Start { agent, fallback, .. } => Some((agent.to_string(), *fallback)),
             _ => None,
         });
         starts.collect::<Vec<_>>()
@@ -67,18 +67,18 @@ fn what_stands_in_for_a_provider_that_is_used_up() {
     let two = r#"[{"model":"small"},{"runtime":"codex"}]"#;
     let a = |number| vec![("a".to_owned(), number)];
     let both = vec![("a".to_owned(), None), ("b".to_owned(), None)];
-    assert_eq!(stand_in(&with(None, two)), both, "its own, as long as that takes jobs");
-    assert_eq!(stand_in(&with(Some("11:30"), "[]")), vec![]);
-    assert_eq!(stand_in(&with(Some("11:30"), two)), a(Some(1)), "the first has the same provider");
+    assert_eq!(fallback(&with(None, two)), both, "its own, as long as that takes jobs");
+    assert_eq!(fallback(&with(Some("11:30"), "[]")), vec![]);
+    assert_eq!(fallback(&with(Some("11:30"), two)), a(Some(1)), "the first has the same provider");
     let account = r#"[{"provider":"second","env":{"KEY":"other"}},{"runtime":"codex"}]"#;
-    assert_eq!(stand_in(&with(Some("11:30"), account)), a(Some(0)));
+    assert_eq!(fallback(&with(Some("11:30"), account)), a(Some(0)));
     // All are used up.
     let mut all = with(Some("11:30"), account);
     for provider in ["second", "codex"] {
         let state = all.snapshot.providers["shared"].clone();
         all.snapshot.providers.insert(provider.to_owned(), state);
     }
-    assert_eq!(stand_in(&all), vec![]);
+    assert_eq!(fallback(&all), vec![]);
 }
 
 /// Agent `a` has a job; of each provider that is used up, until when. The plan, and the limit that the job waits for.
@@ -97,7 +97,7 @@ fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -
     }
     let plan = plan(at("10:00"), &scene.roster, &scene.snapshot);
     let starts = plan.actions.iter().map(|action| match action {
-        Action::Start { stand_in, .. } => stand_in.map_or("itself".to_owned(), |number| number.to_string()),
+        Action::Start { fallback, .. } => fallback.map_or("itself".to_owned(), |number| number.to_string()),
         other => format!("{other:?}"),
     });
     let wake = plan.wake_at.map(|wake| format!("wake {}", short(wake)));
@@ -173,7 +173,7 @@ fn what_a_fallback_changes() {
     )
     .unwrap();
     let told = |number| {
-        let agent = agent.standing_in(number)?;
+        let agent = agent.fallback(number)?;
         let env = agent.settings.env["B"].clone();
         Some((agent.provider().map(str::to_owned), agent.settings.model.clone(), env))
     };

@@ -7,7 +7,7 @@ use crate::shape::Runtime;
 
 impl Agent {
     /// The agent as its fallback of this number has it.
-    pub fn standing_in(&self, number: usize) -> Option<Self> {
+    pub fn fallback(&self, number: usize) -> Option<Self> {
         let other = self.settings.fallback.get(number)?;
         let mut agent = self.clone();
         let settings = &mut agent.settings;
@@ -26,7 +26,7 @@ impl Agent {
     /// Itself, and then what it falls back to, with their numbers.
     pub fn and_stand_ins(&self) -> impl Iterator<Item = (Option<usize>, Cow<'_, Self>)> {
         let others = (0..self.settings.fallback.len())
-            .filter_map(|number| Some((Some(number), Cow::Owned(self.standing_in(number)?))));
+            .filter_map(|number| Some((Some(number), Cow::Owned(self.fallback(number)?))));
         std::iter::once((None, Cow::Borrowed(self))).chain(others)
     }
 
