@@ -16,7 +16,7 @@ use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process::{self, Identity};
 use super::start::Start;
-use cowhand_system::aside::aside;
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::gone::{gone, is_gone, remove_folder};
 
 /// One process run for a job, whether it is yet to come, under way or over.
@@ -244,9 +244,12 @@ impl Attempt {
 
     /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
     /// minutes to answer.
-    pub async fn aside<T: Send + 'static>(&self, work: impl FnOnce(&Self) -> T + Send + 'static) -> T {
+    pub async fn on_blocking_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> T {
         let attempt = self.clone();
-        aside(move || work(&attempt)).await
+        run_blocking(move || work(&attempt)).await
     }
 
     /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be

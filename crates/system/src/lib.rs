@@ -1,7 +1,7 @@
 //! What the operating system gives: the clock, files that others can influence, work on blocking threads, faults for tests.
 
-pub mod aside;
 pub mod beneath;
+pub mod blocking;
 pub mod clock;
 pub mod closed;
 pub mod digest;

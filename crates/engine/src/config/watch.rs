@@ -12,7 +12,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use cowhand_system::aside::aside;
+use cowhand_system::blocking::run_blocking;
 
 /// An editor, or a checkout of a branch, writes more than once.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ impl ConfigWatch {
     pub async fn change(self) -> Self {
         self.changed.notified().await;
         while tokio::time::timeout(SETTLE, self.changed.notified()).await.is_ok() {}
-        aside(move || Self::new(&self.root)).await
+        run_blocking(move || Self::new(&self.root)).await
     }
 }
 

@@ -41,7 +41,7 @@ use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
 use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
-use cowhand_system::aside::aside;
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 use cowhand_system::gone::is_gone;
 
@@ -192,7 +192,7 @@ impl AttemptTask {
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
-            let standing = attempt.aside(Attempt::standing).await?;
+            let standing = attempt.on_blocking_thread(Attempt::standing).await?;
             if attempt.began()? {
                 output.tail.begin(self.now())?;
             }
@@ -206,7 +206,7 @@ impl AttemptTask {
                 Standing::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
                 Standing::Kept => None,
                 Standing::Unkept => {
-                    attempt.aside(Attempt::end_leftovers).await?;
+                    attempt.on_blocking_thread(Attempt::end_leftovers).await?;
                     None
                 }
             };
@@ -326,7 +326,7 @@ impl AttemptTask {
     /// Reading may take a while, so it is not done where everything else waits.
     async fn advance(&self, mut output: Output) -> anyhow::Result<Output> {
         let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
-        aside(move || {
+        run_blocking(move || {
             let mut grew = false;
             output.tail.advance(now, &mut |_| grew = true)?;
             if grew {

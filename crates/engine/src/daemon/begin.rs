@@ -74,7 +74,7 @@ impl AttemptTask {
         }
         warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
         orphans::end(&attempt).await;
-        attempt.aside(Attempt::clear).await
+        attempt.on_blocking_thread(Attempt::clear).await
     }
 
     /// The session was not there, and nothing happened: once more, with a fresh one.
@@ -237,7 +237,7 @@ impl AttemptTask {
     /// Why the keeper ended before it started the agent.
     pub(super) async fn why_no_keeper(&self) -> NotBegun {
         let attempt = self.attempt();
-        if let Err(error) = attempt.aside(Attempt::has_room).await
+        if let Err(error) = attempt.on_blocking_thread(Attempt::has_room).await
             && shortage::is_named_in(&error.to_string())
         {
             return NotBegun::Shortage(format!("cannot start a keeper: {error}"));

@@ -145,7 +145,7 @@ impl Orphan {
         warn!(%job, attempt = attempt.name(), "found running, although its lease is gone; ending it");
         if end(attempt).await {
             info!(%job, attempt = attempt.name(), "ended an attempt that is no longer ours");
-            attempt.aside(forget).await;
+            attempt.on_blocking_thread(forget).await;
         } else {
             error!(%job, attempt = attempt.name(), "its processes cannot be ended; end them by hand");
         }
@@ -166,8 +166,8 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
     loop {
         let now = Instant::now();
         let by_force = now >= kill_at;
-        let step =
-            attempt.aside(move |attempt| step(attempt, &mut asked, by_force).map(|over| (over, asked)));
+        let step = attempt
+            .on_blocking_thread(move |attempt| step(attempt, &mut asked, by_force).map(|over| (over, asked)));
         match step.await {
             Ok((true, _)) => return true,
             Ok((false, now_asked)) => asked = now_asked,

@@ -115,7 +115,7 @@ impl AttemptTask {
 
     /// Removes the folder of an attempt that never began; the next one has its own.
     async fn discard(&self) {
-        if let Err(error) = self.attempt().aside(Attempt::discard).await {
+        if let Err(error) = self.attempt().on_blocking_thread(Attempt::discard).await {
             warn!(job = %self.job.id(), "the folder of an attempt that never began is still there: {error}");
         }
     }

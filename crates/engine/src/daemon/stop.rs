@@ -38,7 +38,7 @@ impl AttemptTask {
                 }
                 self.note_stop(reason, attempt);
             }
-            let patience = match attempt.aside(Attempt::stop).await {
+            let patience = match attempt.on_blocking_thread(Attempt::stop).await {
                 Ok(Stop::TooEarly) => return self.forget_stop(attempt),
                 Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
                 Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
@@ -53,7 +53,7 @@ impl AttemptTask {
         }
         if kill_at.is_some_and(|at| at <= now) {
             warn!(%job, "it cannot be cancelled in good order and is killed");
-            if let Err(error) = attempt.aside(Attempt::kill).await {
+            if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
                 warn!(%job, "it cannot be killed at the moment: {error}");
             }
             *kill_at = Some(now + HURRY);
@@ -63,7 +63,7 @@ impl AttemptTask {
     /// Kills what is left of an attempt without a folder, and says whether there was anything.
     pub(super) async fn end_strays(&self) -> bool {
         loop {
-            match self.attempt().aside(Attempt::end_strays).await {
+            match self.attempt().on_blocking_thread(Attempt::end_strays).await {
                 Ok(any) => return any,
                 Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
             }
@@ -91,7 +91,7 @@ impl AttemptTask {
         if is_gone(attempt.folder()) {
             return None;
         }
-        let stopped = attempt.aside(Attempt::stopped).await.unwrap_or_else(|error| {
+        let stopped = attempt.on_blocking_thread(Attempt::stopped).await.unwrap_or_else(|error| {
             warn!(job = %self.job.id(), "why it was stopped is not known: {error}");
             None
         });

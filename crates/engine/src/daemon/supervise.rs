@@ -83,7 +83,7 @@ impl AttemptTask {
 
     async fn end_all(&self) {
         let (attempt, until) = (self.attempt(), Instant::now() + LAST_LOOKS);
-        while Instant::now() < until && attempt.aside(lives).await {
+        while Instant::now() < until && attempt.on_blocking_thread(lives).await {
             tokio::time::sleep(LOOK).await;
         }
     }

@@ -40,16 +40,16 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> File
 pub(super) fn files_aside(attempt: &Attempt) -> Files {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
     let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
-    Files { stdout, stderr, jsonl: aside(attempt), index, attempt: number, before: None }
+    Files { stdout, stderr, jsonl: run_blocking(attempt), index, attempt: number, before: None }
 }
 
-fn aside(attempt: &Attempt) -> PathBuf {
+fn run_blocking(attempt: &Attempt) -> PathBuf {
     attempt.folder().join(UNWRITTEN)
 }
 
 /// Whether the raw output of an attempt is all that there is of what it said.
 pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
-    aside(attempt).exists()
+    run_blocking(attempt).exists()
 }
 
 impl AttemptTask {
@@ -58,7 +58,8 @@ impl AttemptTask {
         let (attempt, state, redactor) =
             (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
         let now = self.now();
-        let written = cowhand_system::aside::aside(move || write_up(&attempt, &state, &redactor, now)).await;
+        let written =
+            cowhand_system::blocking::run_blocking(move || write_up(&attempt, &state, &redactor, now)).await;
         if let Err(error) = written {
             warn!(job = %self.job.id(), "its output is not written; the next start tries again: {error:#}");
         }
@@ -81,7 +82,7 @@ fn write_up(
         tail.advance(now, &mut |_| {})?;
     }
     gone(fs::remove_file(attempt.folder().join(INDEX)))?;
-    gone(fs::remove_file(aside(attempt)))?;
+    gone(fs::remove_file(run_blocking(attempt)))?;
     Ok(())
 }
 

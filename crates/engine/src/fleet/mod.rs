@@ -58,7 +58,7 @@ use crate::trigger::Registry as Triggers;
 use cowhand_run::sandbox;
 use cowhand_store::Store;
 use cowhand_store::audit;
-use cowhand_system::aside::aside;
+use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_work::{Registry, Setting, Sources};
 
@@ -317,7 +317,7 @@ impl Fleet {
         self.reloads.send_replace(());
         let alone = Arc::clone(&self.taking).lock_owned().await;
         let file = config.clone();
-        let contents = aside(move || load(&file)).await;
+        let contents = run_blocking(move || load(&file)).await;
         let at = self.engine.clock.now();
         let was_refused = self.config_refused_at.send_replace(contents.is_err().then_some(at)).is_some();
         let contents = match contents {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Fleet;
-use cowhand_system::aside::aside;
+use cowhand_system::blocking::run_blocking;
 
 /// Why a fleet takes no work now. The words hold no path: whoever asks may be anybody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,8 +51,9 @@ impl Fleet {
             return Err(Unready::Store);
         }
         let folder = self.state_folder().path().to_owned();
-        let written =
-            aside(move || -> io::Result<()> { tempfile::tempfile_in(folder)?.write_all(&vec![0; ROOM]) });
+        let written = run_blocking(move || -> io::Result<()> {
+            tempfile::tempfile_in(folder)?.write_all(&vec![0; ROOM])
+        });
         timeout(PATIENCE, written).await.ok().and_then(Result::ok).ok_or(Unready::Folder)
     }
 }

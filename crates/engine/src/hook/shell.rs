@@ -43,7 +43,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
     if is_gone(attempt.folder()) {
         return None;
     }
-    match (attempt.aside(Attempt::standing).await, attempt.began()) {
+    match (attempt.on_blocking_thread(Attempt::standing).await, attempt.began()) {
         (Ok(Standing::Gone), Ok(false)) => None,
         _ => Some(follow(engine, owed, &attempt).await),
     }
@@ -97,7 +97,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
-        let standing = attempt.aside(Attempt::standing).await;
+        let standing = attempt.on_blocking_thread(Attempt::standing).await;
         let ending = match standing {
             Ok(Standing::Ended(ending)) => ending,
             Ok(Standing::Gone) => return ended(attempt, None, limit),
@@ -105,13 +105,13 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
                 let began = owed.run.started_at.unwrap_or_else(|| engine.clock.now());
                 let age = engine.clock.now().duration_since(began);
                 if let Ok(Standing::Unkept) = standing
-                    && let Err(error) = attempt.aside(Attempt::end_leftovers).await
+                    && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
                 {
                     warn!(job = %owed.job, "what its hook has left cannot be ended at the moment: {error}");
                 }
                 if age > limit.saturating_add(PATIENCE) {
                     // Its keeper is stuck, or gone. Whether there was anything left shows at the next look.
-                    if let Err(error) = attempt.aside(Attempt::kill).await {
+                    if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
                         warn!(job = %owed.job, "its hook cannot be killed at the moment: {error}");
                     }
                 }

@@ -36,7 +36,7 @@ use crate::api::Api;
 use cowhand_engine::fleet::Fleet;
 use cowhand_engine::tls::{Tls, TlsError};
 use cowhand_engine::trigger::stopped;
-use cowhand_system::aside::aside;
+use cowhand_system::blocking::run_blocking;
 pub use job_socket::JobSocket;
 
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,7 @@ impl Listener {
     pub async fn bind(settings: Settings) -> Result<Self, ListenError> {
         let at = settings.listen;
         let files = settings.tls.clone();
-        let tls = aside(move || files.map(Tls::open).transpose()).await?.map(Arc::new);
+        let tls = run_blocking(move || files.map(Tls::open).transpose()).await?.map(Arc::new);
         let bound = async {
             let socket = TcpListener::bind(at).await?;
             let listen = socket.local_addr()?;
@@ -99,7 +99,7 @@ impl Listener {
             let newer = async {
                 while reloads.changed().await.is_ok() {
                     if let Some(tls) = tls.clone() {
-                        aside(move || tls.reload()).await;
+                        run_blocking(move || tls.reload()).await;
                     }
                 }
                 std::future::pending::<()>().await;
