@@ -17,7 +17,7 @@ use super::ending::Ending;
 use super::process::{self, Identity};
 use super::start::Start;
 use cowhand_system::blocking::run_blocking;
-use cowhand_system::gone::{gone, is_gone, remove_folder};
+use cowhand_system::remove::{absent_is_ok, is_gone, remove_folder};
 
 /// One process run for a job, whether it is yet to come, under way or over.
 #[derive(Debug, Clone)]
@@ -147,16 +147,16 @@ impl Attempt {
 
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
-        gone(fs::remove_file(self.folder.join(CREDENTIALS)))?;
+        absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS)))?;
         remove_folder(&self.private())
     }
 
     /// After its end is settled: all that was said stands in the job's JSONL, without secrets. How far that had come is
     /// forgotten, too: what was held back between two pieces of a speech may be half a secret.
     pub fn forget_output(&self) -> io::Result<()> {
-        gone(fs::remove_file(self.folder.join("index")))?;
-        gone(fs::remove_file(self.stdout()))?;
-        gone(fs::remove_file(self.stderr()))
+        absent_is_ok(fs::remove_file(self.folder.join("index")))?;
+        absent_is_ok(fs::remove_file(self.stdout()))?;
+        absent_is_ok(fs::remove_file(self.stderr()))
     }
 
     /// Makes the folder and what the keeper needs, then the keeper.
@@ -190,7 +190,7 @@ impl Attempt {
         }
         match &prelude.resumed {
             Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
-            None => gone(fs::remove_file(self.folder.join(RESUMED)))?,
+            None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED)))?,
         }
         self.write("start.json", &start.by(program))?;
         let mark = self.mark();
@@ -224,7 +224,7 @@ impl Attempt {
 
     /// The keeper could not come as far as to start the agent, so another attempt may.
     pub(super) fn forget_keeper(&self) -> io::Result<()> {
-        gone(fs::remove_file(self.folder.join(KEEPER)))
+        absent_is_ok(fs::remove_file(self.folder.join(KEEPER)))
     }
 
     /// The session that it goes on with, if it does.

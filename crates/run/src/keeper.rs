@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use cowhand_system::fault;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 use super::attempt::{AGENT, Attempt, KEEPER};
 use super::bounded::Streams;

@@ -11,7 +11,7 @@ use super::attempt::{AGENT, Attempt, AttemptLock, CAPS, KEEPER};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 /// What came of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

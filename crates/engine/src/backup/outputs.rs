@@ -12,7 +12,7 @@ use super::{is_output, known::paths};
 use crate::state::StateFolder;
 use cowhand_store::KnownRows;
 use cowhand_store::file::beside;
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 /// Longer than any line that stands between two attempts.
 const LONGEST_BORDER: usize = 4096;
@@ -88,7 +88,7 @@ impl Outputs<'_> {
                 new.as_file().sync_all()?;
                 new.persist(path).map(drop).map_err(|error| error.error)
             }
-            None => gone(fs::remove_file(path)),
+            None => absent_is_ok(fs::remove_file(path)),
         }
     }
 }

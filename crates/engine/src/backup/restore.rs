@@ -13,8 +13,8 @@ use super::{Contents, inspect, scratch};
 use crate::state::StateFolder;
 use cowhand_store::file::{self, beside};
 use cowhand_store::{BackupFile, Store};
-use cowhand_system::gone::gone;
 use cowhand_system::named_file;
+use cowhand_system::remove::absent_is_ok;
 
 /// What came back.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ async fn restore_by(
     let aside = swap(copy, &state.database(), now)?;
     // They count the events of another history.
     for cursor in ["views", "traces"] {
-        gone(fs::remove_file(state.path().join(cursor)))?;
+        absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
     known.forget_others(state);
     let outputs = Outputs { state, known: &known.0, aside: aside.as_deref().map(folder_of) };
@@ -104,7 +104,7 @@ fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathB
         fs::hard_link(&log, beside(&aside, "-wal"))?;
         fs::remove_file(&log)?;
     }
-    gone(fs::remove_file(beside(store, "-shm")))?;
+    absent_is_ok(fs::remove_file(beside(store, "-shm")))?;
     file::persist(new, store)?;
     Ok(there.then_some(aside))
 }

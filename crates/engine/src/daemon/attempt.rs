@@ -43,7 +43,7 @@ use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 /// Why we stopped an attempt ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_store::{StoreError, StoredSession};
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 /// What an attempt begins with.
 #[derive(Debug, Default)]

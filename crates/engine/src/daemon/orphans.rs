@@ -18,7 +18,7 @@ use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::{Standing, Stop};
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 /// Between two looks at what is left of an attempt.
 const LOOK: Duration = Duration::from_millis(100);

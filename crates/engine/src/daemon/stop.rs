@@ -11,7 +11,7 @@ use super::attempt::{AttemptTask, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::Stop;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 /// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
 /// little more. In a hurry there is no grace.

@@ -14,8 +14,8 @@ use super::workspaces;
 use crate::context::LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::Standing;
-use cowhand_system::gone::is_gone;
 use cowhand_system::panic::{Panicked, caught};
+use cowhand_system::remove::is_gone;
 
 /// So many panics over one attempt, and it is given up: what goes wrong each time will go wrong again.
 const MOST_PANICS: u32 = 5;

@@ -18,7 +18,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
 use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
-use cowhand_system::gone::{gone, is_gone};
+use cowhand_system::remove::{absent_is_ok, is_gone};
 
 /// What was read of an attempt while its job's output could not be written. It is there as long as that is so.
 const UNWRITTEN: &str = "unwritten.jsonl";
@@ -81,8 +81,8 @@ fn write_up(
     } else {
         tail.advance(now, &mut |_| {})?;
     }
-    gone(fs::remove_file(attempt.folder().join(INDEX)))?;
-    gone(fs::remove_file(run_blocking(attempt)))?;
+    absent_is_ok(fs::remove_file(attempt.folder().join(INDEX)))?;
+    absent_is_ok(fs::remove_file(run_blocking(attempt)))?;
     Ok(())
 }
 

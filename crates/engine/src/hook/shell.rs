@@ -21,7 +21,7 @@ use cowhand_run::start::{Limits, Start};
 use cowhand_run::supervision::Standing;
 use cowhand_store::OwedHook;
 use cowhand_system::fault;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 const TIMEOUT_MS: u64 = 30_000;
 /// From the stop signal to the kill.

@@ -11,7 +11,7 @@ use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::Standing;
 use cowhand_system::fault;
-use cowhand_system::gone::{gone, remove_folder};
+use cowhand_system::remove::{absent_is_ok, remove_folder};
 
 /// How many bytes the files of each job have.
 pub fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
@@ -72,7 +72,8 @@ pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()>
 }
 
 fn named(path: &Path, removed: io::Result<()>) -> io::Result<()> {
-    gone(removed).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    absent_is_ok(removed)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]

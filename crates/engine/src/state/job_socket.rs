@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 const FOLDER: &str = "talk";
 const SOCKET: &str = "job.sock";
@@ -34,7 +34,7 @@ pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     real.push("-talk");
     let real = PathBuf::from(real);
     make(&real)?;
-    gone(fs::remove_file(&known_as))?;
+    absent_is_ok(fs::remove_file(&known_as))?;
     symlink(&real, &known_as)?;
     Ok(real)
 }

@@ -24,7 +24,7 @@ use crate::view::write_whole;
 use collector::Collector;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{JobHistory, StoreError};
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 use otlp::Exporter;
 use span::{Ids, Span};
 use tool::Calls;
@@ -57,7 +57,7 @@ impl Traces {
         });
         let Some(exporter) = exporter else {
             // What happens until somebody wants traces again is not told then.
-            if let Err(error) = gone(fs::remove_file(engine.home.state.path().join(CURSOR))) {
+            if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(CURSOR))) {
                 warn!("how far traces were sent is not forgotten: {error}");
             }
             return Ok(Self(None));

@@ -13,7 +13,7 @@ use super::alternates;
 use super::git::Git;
 use super::hidden::{self, Attributes};
 use cowhand_system::beneath::Root;
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 /// What is kept of a diff.
 const MOST: usize = 1 << 20;
@@ -43,7 +43,7 @@ struct Compared {
 /// Returns the text. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed what git keeps
 /// about the workspace. `scratch` is a file that may be written; `since` is when the job began.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, String> {
-    gone(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
+    absent_is_ok(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
     let whole = of_tree(workspace, scratch, since);
     // Whatever came of it, it was ours.
     let _ = fs::remove_file(scratch);
@@ -77,7 +77,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     // By an index without what git noted in it, every file of a filter would look changed, and every file that a sparse
     // checkout leaves out would look deleted.
     if known.is_err() || !(git.is_disarmed() || is_sparse(&git)) {
-        gone(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
+        absent_is_ok(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
         git.run(&["read-tree", &workspace.base])?;
     }
     // New files are named in our index, so that the diff sees them and nothing of the workspace changes. One that cannot
@@ -90,7 +90,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
         let _ = git.run(&add);
     }
-    gone(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
+    absent_is_ok(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
     let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use super::alternates::changed_at;
 use super::git::Git;
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 /// The longest list of names, and the longest file of rules, that is read.
 const MOST: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub(super) fn new_files(git: &Git, base: &str, shown: &[u8], rules: &Path) -> Re
     fs::write(rules, rules_of(git, base)?).map_err(failed)?;
     let exclude = format!("--exclude-from={}", rules.display());
     let every = git.beginning(&["ls-files", "-z", "--others", &exclude], MOST);
-    gone(fs::remove_file(rules)).map_err(failed)?;
+    absent_is_ok(fs::remove_file(rules)).map_err(failed)?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
     let whole = every.split_inclusive(|byte| *byte == 0).filter_map(|name| name.strip_suffix(b"\0"));

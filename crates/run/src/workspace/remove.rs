@@ -13,7 +13,7 @@ use super::git::Git;
 use super::head;
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 /// What is left once the directory is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,14 +152,14 @@ fn clear(path: &Path) -> io::Result<()> {
         found => found?,
     };
     if !found.is_dir() {
-        return gone(fs::remove_file(path));
+        return absent_is_ok(fs::remove_file(path));
     }
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             thaw(path)?;
-            gone(fs::remove_dir_all(path))
+            absent_is_ok(fs::remove_dir_all(path))
         }
-        removed => gone(removed),
+        removed => absent_is_ok(removed),
     }
 }
 

@@ -20,7 +20,7 @@ use super::{Api, Code, Problem, Wanted, job_token};
 use cowhand_engine::state::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_store::audit;
 use cowhand_system::closed::{advice, closed_folder};
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {}: {source}", place.display())]
@@ -55,7 +55,7 @@ impl Socket {
                 short_socket_path(&api.state)?
             };
             for stale in [&known_as, &real] {
-                gone(fs::remove_file(stale))?;
+                absent_is_ok(fs::remove_file(stale))?;
             }
             let listener = UnixListener::bind(&real)?;
             fs::set_permissions(&real, Permissions::from_mode(0o600))?;
@@ -77,7 +77,7 @@ impl Socket {
     pub fn close(self) {
         self.server.abort();
         for path in [&self.known_as, &self.real] {
-            if let Err(error) = gone(fs::remove_file(path)) {
+            if let Err(error) = absent_is_ok(fs::remove_file(path)) {
                 error!("cannot remove {}: {error}", path.display());
             }
         }

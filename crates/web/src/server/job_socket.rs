@@ -26,7 +26,7 @@ use super::connection::talk;
 use crate::api::{self, Api, Code, Problem, SocketError, Wanted};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 /// At a time; whoever comes later waits in the kernel.
 const MOST_CONNECTIONS: usize = 256;
@@ -49,7 +49,7 @@ impl JobSocket {
     pub fn open(api: &Api) -> Result<Self, SocketError> {
         let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
         let listen = || {
-            gone(fs::remove_file(&path))?;
+            absent_is_ok(fs::remove_file(&path))?;
             let listener = UnixListener::bind(&path)?;
             fs::set_permissions(&path, Permissions::from_mode(0o600))?;
             Ok(listener)
@@ -72,7 +72,7 @@ impl JobSocket {
         {
             error!("the socket of jobs has failed: {error}");
         }
-        if let Err(error) = gone(fs::remove_file(&self.path)) {
+        if let Err(error) = absent_is_ok(fs::remove_file(&self.path)) {
             error!("cannot remove {}: {error}", self.path.display());
         }
     }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::fault;
-use cowhand_system::gone::gone;
+use cowhand_system::remove::absent_is_ok;
 
 /// The largest file that is an item.
 pub(super) const MOST_BYTES: u64 = 1 << 20;
@@ -119,7 +119,7 @@ impl Lock {
     /// Replaces a file as a whole, with its mode and owner; false if it is not the one that was read any more, because
     /// people and their editors ask for no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
-        gone(self.root.remove(NEW_FILE))?;
+        absent_is_ok(self.root.remove(NEW_FILE))?;
         let mut file = self.root.create_new(NEW_FILE)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;

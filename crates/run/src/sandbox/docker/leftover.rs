@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::engine::{Engine, Trouble, at_once};
 use crate::attempt::Attempt;
-use cowhand_system::gone::is_gone;
+use cowhand_system::remove::is_gone;
 
 /// In the attempt's folder, from before the container is made until it is gone.
 const RECORD: &str = "container";

@@ -12,7 +12,7 @@ pub fn is_gone(path: &Path) -> bool {
 }
 
 /// Any other trouble with a removal stays one.
-pub fn gone(removed: io::Result<()>) -> io::Result<()> {
+pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -32,8 +32,8 @@ pub fn remove_folder(folder: &Path) -> io::Result<()> {
                 std::thread::yield_now();
                 removed = fs::remove_dir_all(folder);
             }
-            removed => return gone(removed),
+            removed => return absent_is_ok(removed),
         }
     }
-    gone(removed)
+    absent_is_ok(removed)
 }
