@@ -85,7 +85,7 @@ pub struct Engine {
     /// For each agent, held while its free places are counted and items are taken for them.
     taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
     /// When claims that ran out were last looked for.
-    looked_for_lapsed: Mutex<Vec<(WorkSource, Timestamp)>>,
+    looked_for_expired: Mutex<Vec<(WorkSource, Timestamp)>>,
     counts: Mutex<Counts>,
 }
 
@@ -177,7 +177,7 @@ impl Engine {
             config: Current::new(loaded),
             running: Mutex::default(),
             orphaned: Mutex::default(),
-            looked_for_lapsed: Mutex::default(),
+            looked_for_expired: Mutex::default(),
             counts: Mutex::default(),
         }
     }
@@ -282,8 +282,8 @@ impl Engine {
     }
 
     /// Whether it is time to; if so, it counts as done.
-    pub(crate) fn looks_for_lapsed(&self, source: &WorkSource, now: Timestamp) -> bool {
-        let mut looked = self.looked_for_lapsed.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn looks_for_expired(&self, source: &WorkSource, now: Timestamp) -> bool {
+        let mut looked = self.looked_for_expired.lock().unwrap_or_else(PoisonError::into_inner);
         // A look that lies ahead tells only that the clock was set back.
         looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < LAPSED_EVERY);
         let is_time = !looked.iter().any(|(known, _)| known == source);

@@ -167,7 +167,7 @@ impl Store {
                 if job.start(now).is_err() {
                     return Ok(Claim::Taken);
                 }
-                if items::has_lapsed(tx, &job, now).await? {
+                if items::has_expired(tx, &job, now).await? {
                     return Ok(Claim::ItemLapsed);
                 }
                 jobs::save(tx, &job).await?;
@@ -278,7 +278,7 @@ impl Store {
     }
 
     /// A lease that ran out: its attempt is lost. Does nothing if it was renewed or settled meanwhile.
-    pub async fn release_lapsed(
+    pub async fn release_expired(
         &self,
         id: JobId,
         epoch: i64,

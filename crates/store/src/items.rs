@@ -312,7 +312,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, taking: &Taking, holder: &str) -> Re
 }
 
 /// Whether the job's claim outside is no longer sure to hold.
-pub(super) async fn has_lapsed(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
+pub(super) async fn has_expired(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
     if job.work_item().is_none() {
         return Ok(false);
     }

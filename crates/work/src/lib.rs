@@ -21,5 +21,5 @@ pub use error::WorkSourceError;
 pub use registry::Registry;
 pub use setting::Setting;
 pub use source::{CHANGING, READING, guarded, within};
-pub use source::{Claimant, Claimer, LapsedClaim, Standing, WorkSource, tries_the_next};
+pub use source::{Claimant, Claimer, ExpiredClaim, Standing, WorkSource, tries_the_next};
 pub use sources::{For, Next, NextOptions, Sources};

@@ -48,7 +48,7 @@ pub enum Standing {
 
 /// An item that stands as claimed although its claimer has been silent for too long.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LapsedClaim {
+pub struct ExpiredClaim {
     pub item: WorkItem,
     /// In words: who, and until when.
     pub left_by: String,
@@ -148,7 +148,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     /// Items that are claimed by the dead and are not listed as available for that reason; `claim_work` takes them all
     /// the same. Asked now and then by everybody who takes work from here, so it has to be cheap.
-    async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
+    async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
         Ok(Vec::new())
     }
 

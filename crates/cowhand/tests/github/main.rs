@@ -6,9 +6,9 @@
 mod apps;
 mod claiming;
 mod emulate;
+mod expired;
 mod fetching;
 mod finishing;
-mod lapsed;
 mod race;
 mod tokens;
 mod trouble;

@@ -3,9 +3,9 @@
 mod crash;
 mod doctor;
 mod ends;
+mod expired;
 mod given_up;
 mod hands;
-mod lapsed;
 mod renewing;
 mod trust;
 

@@ -58,9 +58,9 @@ impl Errand<'_> {
         if self.places(order, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
-        let is_time = self.engine.looks_for_lapsed(config, self.now());
+        let is_time = self.engine.looks_for_expired(config, self.now());
         if is_time {
-            self.put_back_lapsed(order, source.as_ref()).await;
+            self.put_back_expired(order, source.as_ref()).await;
         }
         let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
         let queue = config.queue(&sources.setting().base);

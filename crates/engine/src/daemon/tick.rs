@@ -129,7 +129,7 @@ async fn act(
         Action::Lapse { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
         Action::Lapse { job, epoch } => {
             let (retry, silent) = lapse_of(store, roster, &job).await?;
-            let settled = store.release_lapsed(job.clone(), epoch, silent, retry, now).await?;
+            let settled = store.release_expired(job.clone(), epoch, silent, retry, now).await?;
             let lost = matches!(settled, Settled::Done(_));
             if lost {
                 warn!(%job, "its node stopped renewing the lease; the attempt is lost");

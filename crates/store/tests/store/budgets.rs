@@ -200,7 +200,7 @@ async fn what_was_heard_is_not_forgotten(place: Place) {
     let attempts = store.history(first.clone()).await.unwrap().unwrap().attempts;
     assert_eq!(attempts[0].usage.as_ref().and_then(|usage| usage.total_cost_usd), Some(1.25));
     let later = at(1) + LEASE + LEASE;
-    let settled = store.release_lapsed(first.clone(), epoch, false, Retry::default(), later).await.unwrap();
+    let settled = store.release_expired(first.clone(), epoch, false, Retry::default(), later).await.unwrap();
     let Settled::Done(job) = settled else { panic!("{settled:?}") };
     assert_eq!(job.usage().and_then(|usage| usage.total_cost_usd), Some(1.25));
     assert_eq!(spent(&store).await, 1_250_000);
@@ -271,7 +271,7 @@ async fn what_nobody_told_is_assumed(place: Place) {
     assert_eq!((usage.total_cost_usd, usage.assumed_usd), (None, Some(1.0)));
     let epoch = claimed(&store, &second, limits()).await;
     let later = at(1) + LEASE + LEASE;
-    store.release_lapsed(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
+    store.release_expired(second.clone(), epoch, true, Retry::default(), later).await.unwrap();
     assert_eq!(spent(&store).await, 4_000_000);
     let jobs = store.spent_on_jobs(at(0), at(1_000_000), 10).await.unwrap();
     let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();

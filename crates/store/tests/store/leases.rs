@@ -36,7 +36,7 @@ async fn renewal_names_what_is_still_held(place: Place) {
     let renewed = store.renew("node-a".into(), vec![first.id().clone()], MINUTE, at(430)).await.unwrap();
     assert_eq!(renewed.iter().map(|held| &held.job).collect::<Vec<_>>(), [first.id()]);
     let lapse = async |job: &Job| {
-        store.release_lapsed(job.id().clone(), 1, false, Retry::default(), at(470)).await.unwrap()
+        store.release_expired(job.id().clone(), 1, false, Retry::default(), at(470)).await.unwrap()
     };
     assert_eq!(lapse(&first).await, Settled::Fenced);
     assert!(matches!(lapse(&second).await, Settled::Done(_)));
@@ -106,7 +106,7 @@ async fn what_is_not_current_any_more_gets_no_place(place: Place) {
     let (_, epoch) = claim(&store, &job, 0).await;
     let set = async || store.set_place(job.id().clone(), 1, "/srv".as_ref(), "codex").await.unwrap();
     assert!(set().await);
-    let lapsed = store.release_lapsed(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
+    let lapsed = store.release_expired(job.id().clone(), epoch, false, Retry::default(), at(10_000)).await;
     assert!(matches!(lapsed.unwrap(), Settled::Done(_)));
     assert!(!set().await, "another node has settled it");
 }

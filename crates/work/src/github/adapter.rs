@@ -11,14 +11,14 @@ use serde_json::{Map, json};
 
 use super::client::Client;
 use super::cursor::{Cursor, Listing};
+use super::expired::Watched;
 use super::issues::Issues;
-use super::lapsed::Watched;
 use super::models::{Issue, IssueState};
 use super::settings::{Claiming, GitHubSettings};
 use super::text::Speaker;
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
-use crate::{Claimant, Finding, LapsedClaim, Setting, Standing, WorkSource, WorkSourceError};
+use crate::{Claimant, ExpiredClaim, Finding, Setting, Standing, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
 pub const SOURCE_TYPE: &str = "github";
@@ -215,8 +215,8 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn lapsed_claims(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
-        self.find_lapsed().await
+    async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
+        self.find_expired().await
     }
 
     async fn check(&self) -> Vec<Finding> {

@@ -11,18 +11,18 @@ use tracing::{info, warn};
 use super::prepare::{CLAIMING, Errand, Order};
 use cowhand_store::Taken;
 use cowhand_system::fault;
-use cowhand_work::{Claimant, Claimer, LapsedClaim, WorkSource};
+use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
 
 impl Errand<'_> {
     /// What fails here is found again at the next look, and is no reason not to work.
-    pub(super) async fn put_back_lapsed(&self, order: &Order<'_>, source: &dyn WorkSource) {
-        if let Err(error) = self.look_for_lapsed(order, source).await {
+    pub(super) async fn put_back_expired(&self, order: &Order<'_>, source: &dyn WorkSource) {
+        if let Err(error) = self.look_for_expired(order, source).await {
             warn!(agent = %order.agent.name, "cannot look for claims that ran out: {error:#}");
         }
     }
 
-    async fn look_for_lapsed(&self, order: &Order<'_>, source: &dyn WorkSource) -> anyhow::Result<()> {
-        for lapsed in source.lapsed_claims().await? {
+    async fn look_for_expired(&self, order: &Order<'_>, source: &dyn WorkSource) -> anyhow::Result<()> {
+        for lapsed in source.expired_claims().await? {
             self.put_back(order, source, lapsed).await?;
         }
         Ok(())
@@ -32,9 +32,9 @@ impl Errand<'_> {
         &self,
         order: &Order<'_>,
         source: &dyn WorkSource,
-        lapsed: LapsedClaim,
+        lapsed: ExpiredClaim,
     ) -> anyhow::Result<()> {
-        let (engine, now, LapsedClaim { item, left_by, claimer }) = (self.engine, self.now(), lapsed);
+        let (engine, now, ExpiredClaim { item, left_by, claimer }) = (self.engine, self.now(), lapsed);
         let id = item.id.clone();
         if self.tells_again(order, &item, claimer).await? {
             return Ok(());

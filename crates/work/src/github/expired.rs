@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::adapter::{GitHubWorkSource, work_item};
 use super::marker::{Claim, Marks};
 use super::models::Issue;
-use crate::{Claimer, LapsedClaim, WorkSourceError};
+use crate::{Claimer, ExpiredClaim, WorkSourceError};
 
 /// What is known of claimed issues, by number. The list of them costs nothing while it does not change, but each
 /// issue's comments do, so they are read only when they can say something new.
@@ -31,7 +31,7 @@ impl Known {
 
 impl GitHubWorkSource {
     /// A label that no marker goes with is another program's or a person's claim, and has no end.
-    pub(super) async fn find_lapsed(&self) -> Result<Vec<LapsedClaim>, WorkSourceError> {
+    pub(super) async fn find_expired(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
         let (mut lapsed, mut seen, mut number) = (Vec::new(), HashMap::new(), 1);
         loop {
             let page = self.issues().page(&self.settings.in_progress, number).await?;
@@ -50,7 +50,7 @@ impl GitHubWorkSource {
                     let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
                     let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until}");
                     let claimer = Some(Claimer { fleet: fleet.clone(), holder: holder.clone() });
-                    lapsed.push(LapsedClaim { item: work_item(issue)?, left_by, claimer });
+                    lapsed.push(ExpiredClaim { item: work_item(issue)?, left_by, claimer });
                 } else {
                     let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
                     seen.insert(issue.number, known);

@@ -22,12 +22,12 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
             fake.world().comment(number, "somebody", &foreign(now + SignedDuration::from_mins(30)));
         }
     }
-    assert!(source.lapsed_claims().await.unwrap().is_empty());
+    assert!(source.expired_claims().await.unwrap().is_empty());
     let first = std::mem::take(&mut fake.world().paid);
     assert_eq!(first, 2 + 1 + 120, "two pages, our own name, and the comments of each issue");
     for _ in 0..100 {
         fake.world().later(10);
-        assert!(source.lapsed_claims().await.unwrap().is_empty());
+        assert!(source.expired_claims().await.unwrap().is_empty());
     }
     assert_eq!(fake.world().paid, 0, "a list that has not changed is free, and no comments are read");
 
@@ -35,7 +35,7 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
     let until = now + SignedDuration::from_mins(600);
     fake.world().issues.get_mut(&1).unwrap().comments[0].body = foreign(until);
     fake.world().later(1800);
-    let lapsed = source.lapsed_claims().await.unwrap();
+    let lapsed = source.expired_claims().await.unwrap();
     assert_eq!(lapsed.len(), 79);
     assert_eq!(lapsed[0].item.id.to_string(), "github-2");
     assert!(
@@ -49,5 +49,5 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
     // Whoever claims it has it, and nobody finds it any more.
     let by = Claimant { until: fake.world().now + SignedDuration::from_mins(10), ..claimant("job-1") };
     assert!(matches!(source.claim_work(&id(2), &by).await, Ok(ClaimResult::Claimed(_))));
-    assert_eq!(source.lapsed_claims().await.unwrap().len(), 78);
+    assert_eq!(source.expired_claims().await.unwrap().len(), 78);
 }
