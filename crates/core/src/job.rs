@@ -462,11 +462,11 @@ impl Job {
     }
 
     /// The same of a job that waits for its next attempt, after this one failed with this error.
-    pub fn cancel_between(&mut self, failed: u32, error: JobError, now: Timestamp) -> Result<(), Refused> {
+    pub fn cancel_between(&mut self, failed: u32, error: &JobError, now: Timestamp) -> Result<(), Refused> {
         self.cancel(Termination::BetweenAttempts, now)?;
         let next = self.attempts.saturating_add(1);
         let message = format!("it waited for attempt {next}; attempt {failed} failed: {}", error.message);
-        self.cancelled_after = Some(JobError { message, ..error });
+        self.cancelled_after = Some(JobError { message, ..error.clone() });
         Ok(())
     }
 

@@ -65,12 +65,11 @@ impl Snapshot {
 
     /// The oldest job of the schedule that has had an attempt and waits for the time of the next one.
     pub fn tried_again(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
-        let jobs = self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began);
-        jobs.filter_map(|job| match job.state {
+        let mut jobs = self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began);
+        jobs.find_map(|job| match job.state {
             LiveState::Pending { not_before } => Some((job, not_before.filter(|until| *until > now)?)),
             LiveState::Running { .. } => None,
         })
-        .next()
     }
 
     /// The present, with the boot clock as it was read for this snapshot.

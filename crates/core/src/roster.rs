@@ -135,8 +135,9 @@ impl Agent {
 
     /// Whether it has a `work_source` from which none of its schedules takes items.
     pub fn leaves_its_work_source(&self) -> bool {
-        let takes = |schedule: &Schedule| schedule.work_source.is_none();
-        self.settings.work_source.is_some() && !self.schedules.iter().any(takes)
+        let Some(source) = &self.settings.work_source else { return false };
+        let takes = |schedule: &Schedule| schedule.work_source.as_ref().is_none_or(|own| own == source);
+        !self.schedules.iter().any(takes)
     }
 
     /// Its schedule of this name; one that a job is of may have left the config.

@@ -73,15 +73,12 @@ impl Store {
                 if reason.is_some() {
                     jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
                 }
-                let how = match last_failure(tx, &id).await? {
-                    Some((attempt, error)) => {
-                        job.cancel_between(attempt, error, now)?;
-                        Termination::BetweenAttempts
-                    }
-                    None => {
-                        job.cancel(Termination::NotStarted, now)?;
-                        Termination::NotStarted
-                    }
+                let how = if let Some((attempt, error)) = last_failure(tx, &id).await? {
+                    job.cancel_between(attempt, &error, now)?;
+                    Termination::BetweenAttempts
+                } else {
+                    job.cancel(Termination::NotStarted, now)?;
+                    Termination::NotStarted
                 };
                 jobs::save(tx, &job).await?;
                 claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;

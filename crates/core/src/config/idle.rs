@@ -129,13 +129,16 @@ fn larger<T: PartialOrd + Copy>(
     }
 }
 
+/// Only of one that the agent itself has: what stands in `defaults` may be of use to others.
 fn work_source(idle: &mut Idle, draft: &Draft, agent: &Agent) {
     let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
         return;
     };
-    let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of an agent that has it takes \
-                   from it; add a schedule, for example `poll: {type: interval, interval: 5m}`";
-    idle.note(written.key_at, message, draft.key_of("work_source"), agent.leaves_its_work_source());
+    let (at, entry) = (written.key_at, draft.entry);
+    let is_own = at.file == draft.home && (at.file != entry.file || at.start > entry.start);
+    let message = "nothing takes items from this `work_source`: only schedules do, and no schedule of this agent takes from it; \
+                   add a schedule, for example `poll: {type: interval, interval: 5m}`";
+    idle.note(at, message, draft.key_of("work_source"), is_own && agent.leaves_its_work_source());
 }
 
 fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {

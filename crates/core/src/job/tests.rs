@@ -54,7 +54,7 @@ fn one_that_is_cancelled_between_attempts_says_how_the_last_one_failed() {
     job.start(at(5)).unwrap();
     job.settle(failed(FailReason::Error, ErrorKind::Exit), &patient(), at(30)).unwrap();
     let error = JobError { kind: ErrorKind::Exit, message: "exit code 1".into() };
-    job.cancel_between(1, error, at(40)).unwrap();
+    job.cancel_between(1, &error, at(40)).unwrap();
     let record = JobRecord::from(job.clone());
     assert_eq!(record.termination, Some(Termination::BetweenAttempts));
     let error = record.error.clone().unwrap();

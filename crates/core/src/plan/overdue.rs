@@ -26,8 +26,7 @@ pub struct Missed {
 }
 
 impl Missed {
-    /// `2 due times were missed since 2026-01-05T10:00:00Z, while no daemon ran; one run makes up for them when a daemon
-    /// starts (\`misfire: run_once\`)`
+    /// Says what was missed since when, and what a daemon does about it when it starts.
     pub fn sentence(&self) -> String {
         let since = format!("{:.0}", self.since);
         let what = match self.times {

@@ -77,6 +77,8 @@ fn work_that_nothing_takes() {
          - {{name: b, runtime: command, command: [sh], working_directory: x, schedules: {{s: {{type: manual}}}}}}\n"
     );
     all(&[(shared, Nothing)]);
+    let unused = format!("defaults: {{{source}}}\n{}", command("max_turns: 5"));
+    assert!(!lines(&load_text(&unused)).iter().any(|line| line.contains("work_source")), "{unused}");
 }
 
 #[test]

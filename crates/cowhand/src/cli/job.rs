@@ -109,11 +109,13 @@ pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Resu
         follow::get(client, &format!("jobs/{id}")).await
     };
     let ended = interrupt::unless(spinner.during(end), Some(goes_on)).await;
-    ended.map_err(|failure| match failure.is_of(Exit::NoDaemon) {
-        true => failure.and(&format!(
+    ended.map_err(|failure| {
+        if !failure.is_of(Exit::NoDaemon) {
+            return failure;
+        }
+        failure.and(&format!(
             "{id} may run on; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
-        )),
-        false => failure,
+        ))
     })
 }
 

@@ -420,20 +420,37 @@ fn a_job_that_is_tried_again_says_what_failed_and_when() {
 }
 
 #[test]
-fn the_next_firing_has_the_reason_of_why() {
+fn one_that_is_due_before_the_first_start_was_not_never_due() {
     let scene = Scene::with(
-        "budget: {per_day_tokens: 1}
-agents:
+        "agents:
   - name: a
     runtime: command
     command: ['true']
     schedules:
-      asked: {type: manual}
       fresh: {type: interval, interval: 1h}
 ",
     );
     let said = why(&scene, "a/fresh");
     assert!(said.contains("It is due now.") && said.contains("It has not fired yet."), "{said}");
+}
+
+#[test]
+fn what_the_clock_never_fires_has_no_next_firing_for_that_reason_alone() {
+    let scene = Scene::with(
+        r#"agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, "echo '{\"type\":\"system\",\"subtype\":\"usage\",\"model\":\"m\",\"usage\":{\"input_tokens\":1000,\"output_tokens\":50}}'"]
+    budget: {per_day_tokens: 100}
+    schedules:
+      asked: {type: manual, prompt: Work.}
+"#,
+    );
+    scene.start();
+    scene.run(&["trigger", "a", "asked"]);
+    wait_until("the budget to be used up", || {
+        (scene.json(&["schedule", "show", "a/asked"])["skip_reason"] == "over_budget").then_some(())
+    });
     let next = scene.run(&["schedule", "next", "a/asked"]).stdout;
     assert!(next.contains("a schedule of type manual does not fire by the clock"), "{next}");
 }

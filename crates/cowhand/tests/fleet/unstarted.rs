@@ -85,3 +85,37 @@ fn whoever_waits_for_a_job_learns_which_when_the_daemon_is_gone() {
     assert!(said.stderr.contains(&format!("`cowhand logs -f {id}` follows it")), "{}", said.stderr);
     scene.start();
 }
+
+#[test]
+fn work_that_no_schedule_takes_is_told_of() {
+    let agent = "{name: idle, runtime: command, command: [cat], work_source: {type: files, path: tasks}}";
+    let scene = Scene::with(&format!("agents: [{agent}]"));
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    fs::write(scene.root.join("tasks/one.md"), "Do it.").unwrap();
+    for (verb, expected) in [
+        (&["config", "check"][..], "nothing takes items from this `work_source`"),
+        (&["doctor"], "no schedule takes its items"),
+        (&["why", "idle"], "No schedule of idle takes items from its work source files tasks"),
+        (&["work", "list"], "no schedule takes items from"),
+    ] {
+        let said = scene.run(verb);
+        assert!(
+            format!("{}{}", said.stdout, said.stderr).contains(expected),
+            "{verb:?}: {}{}",
+            said.stdout,
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn work_that_a_schedule_takes_is_nothing_to_tell_of() {
+    let agent = "{name: busy, runtime: command, command: [cat], work_source: {type: files, path: tasks}, schedules: {poll: {type: manual}}}";
+    let scene = Scene::with(&format!("agents: [{agent}]"));
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    for verb in [&["config", "check"][..], &["doctor"], &["why", "busy"], &["work", "list"]] {
+        let said = scene.run(verb);
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert!(!all.contains("takes items") && !all.contains("takes its items"), "{verb:?}: {all}");
+    }
+}

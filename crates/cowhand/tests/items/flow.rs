@@ -107,7 +107,10 @@ async fn what_the_agent_reports_is_reported_and_left_for_a_person() {
     assert!(text.contains("it does not compile"), "{text}");
     let none = fleet.trigger(&worker(), by_hand()).await.unwrap_err();
     assert!(matches!(none, FleetError::NotRun { reason: SkipReason::NoWork, .. }), "{none:?}");
-    assert_eq!(none.to_string(), "poll did not run: no_work, its work source has nothing to do");
+    assert_eq!(
+        none.to_string(),
+        "worker/poll did not run: no_work, its work source has nothing to do; `cowhand why worker/poll` shows what happened"
+    );
     stop(fleet).await;
 }
 

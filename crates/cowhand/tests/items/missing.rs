@@ -385,7 +385,7 @@ async fn what_a_person_could_not_do_is_given_up() {
         let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
         let view: ItemView = client.get("work/files-one").await.unwrap();
         assert_eq!(view.status, ItemStatus::GivenUp, "claimed: {claimed}");
-        assert_eq!(view.given_up.unwrap().sentence(), "failed: Nobody has the keys.");
+        assert_eq!(view.given_up.unwrap().sentence(), "failed once: Nobody has the keys.");
         let list: WorkView = client.get("work").await.unwrap();
         assert_eq!(list.items.len(), 1, "{list:?}");
         fleet.retry_item(&one(), None).await.unwrap();

@@ -144,9 +144,10 @@ impl Desk {
                 source.complete_work(&id, result, &by).await
             }
             Closing::Release(options) => {
-                let id = match options.unfinished {
-                    true => owed.item.id.clone(),
-                    false => id_now(source.as_ref(), owed, &by).await?,
+                let id = if options.unfinished {
+                    owed.item.id.clone()
+                } else {
+                    id_now(source.as_ref(), owed, &by).await?
                 };
                 let ReleaseResult { success, message } = source.release_work(&id, options, &by).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());

@@ -64,7 +64,7 @@ impl AttemptTask {
         let rules = self.rules();
         // What is taken up again runs on, also if its agent is gone from the config.
         let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
-        if !fresh || self.launch(&rules).await {
+        if !fresh || Box::pin(self.launch(&rules)).await {
             Box::pin(self.run(&rules, fresh)).await;
         }
     }

@@ -171,8 +171,8 @@ async fn act(
                 FiringOutcome::Missed => Decision::Miss,
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
-            let note = made_up.then(|| made_up_by(known.timing.misfire));
-            let firing = Firing { schedule, key, due, decision, note };
+            let misfire = made_up.then(|| made_up_by(known.timing.misfire));
+            let firing = Firing { schedule, key, due, decision, note: misfire };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, expect, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {

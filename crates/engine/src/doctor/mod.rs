@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::roster::{Agent, Roster};
+use cowhand_core::roster::Roster;
 use cowhand_core::server::Tls;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
@@ -81,7 +81,9 @@ pub async fn examine(subject: Subject) -> Vec<Finding> {
     findings.extend(hooks::look(sources, roster));
     findings.extend(trust::look(sources, roster));
     findings.extend(work_sources(sources, roster).await);
-    findings.extend(roster.agents.iter().filter_map(untaken));
+    findings.extend(
+        queues::queues(sources, roster, None).iter().filter_map(|queue| untaken(sources, roster, queue)),
+    );
     findings
 }
 
@@ -127,15 +129,12 @@ fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     .collect()
 }
 
-/// Warns of a work source that nothing looks into.
-fn untaken(agent: &Agent) -> Option<Finding> {
-    let config = agent.settings.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
-    let detail = format!(
-        "no schedule of {} takes items from {}; add a schedule, for example `poll: {{type: interval, interval: 5m}}`",
-        agent.name,
-        config.place()
-    );
-    Some(Finding { warning: true, ..Finding::of(format!("work of {}", agent.name), Ok(detail)) })
+/// Warns of a queue that nothing looks into.
+fn untaken(sources: &Sources, roster: &Roster, queue: &queues::Queue) -> Option<Finding> {
+    let detail = "no schedule takes its items; add one, for example `poll: {type: interval, interval: 5m}`";
+    let is_taken = !queues::takers(sources, roster, &queue.name).is_empty();
+    let what = format!("work in {}", queue.name);
+    (!is_taken).then(|| Finding { warning: true, ..Finding::of(what, Ok(detail.to_owned())) })
 }
 
 /// Whether work can be taken from where the config says.
