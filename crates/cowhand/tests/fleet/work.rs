@@ -172,7 +172,7 @@ fn a_person_can_take_a_hand_in_it() {
     assert!(said.stdout.contains("claimed by person@files-two"), "{}", said.stdout);
     assert!(said.stdout.contains(&format!("claimed by {}", job["id"].as_str().unwrap())), "{}", said.stdout);
     let none = scene.run(&["trigger", "worker", "poll"]);
-    let expected = "error: poll did not run: no_work, its work source has nothing to do\n";
+    let expected = "error: worker/poll did not run: no_work, its work source has nothing to do; `cowhand why worker/poll` shows what happened\n";
     assert_eq!((none.code, none.stderr.as_str()), (Some(5), expected));
     let held = scene.run(&["work", "release", "files-one"]);
     assert_eq!(held.code, Some(5), "{}", held.stdout);
@@ -325,10 +325,16 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     for verb in [&["work", "list"][..], &["status"], &["status", "worker"], &["why", "worker/poll"]] {
         let said = scene.run(verb).stdout.replace('\n', " ");
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains(advice) && said.contains(&reason), "{verb:?}: {said}");
+        assert!(
+            said.contains(advice) && said.contains(&format!("failed once: {reason}")),
+            "{verb:?}: {said}"
+        );
     }
     assert!(
-        scene.run(&["work", "show", "files-hard"]).stdout.contains(&format!("given up: failed: {reason}"))
+        scene
+            .run(&["work", "show", "files-hard"])
+            .stdout
+            .contains(&format!("given up: failed once: {reason}"))
     );
 
     assert_eq!(scene.run(&["work", "retry", "files-hard"]).stdout, "files-hard offered again: Do hard\n");
