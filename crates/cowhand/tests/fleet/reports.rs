@@ -103,7 +103,8 @@ fn a_report_that_cannot_be_taken_is_refused_in_words() {
     };
     let artifact = |text: &str| with("artifacts", json!([text]));
     for (given, status, why) in [
-        (json!({}), 400, "needs an `outcome`"),
+        (json!({}), 400, "the field `attempt` is missing"),
+        (json!({"attempt": 1}), 400, "needs an `outcome`"),
         (with("outcome", json!("fine")), 400, "unknown variant `fine`"),
         (with("outcome", json!(7)), 400, ""),
         (with("summary", json!(" \n")), 400, "needs a `summary`"),

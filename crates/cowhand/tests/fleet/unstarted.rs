@@ -95,7 +95,7 @@ fn work_that_no_schedule_takes_is_told_of() {
     for (verb, expected) in [
         (&["config", "check"][..], "nothing takes items from this `work_source`"),
         (&["doctor"], "no schedule takes its items"),
-        (&["why", "idle"], "No schedule of idle takes items from its work source files tasks"),
+        (&["why", "idle"], "No schedule of idle takes items from its work source files "),
         (&["work", "list"], "no schedule takes items from"),
     ] {
         let said = scene.run(verb);
