@@ -74,8 +74,16 @@ impl Place {
         running.or_else(|| above.last().cloned()).map(|config| FleetAbove { config, runs })
     }
 
-    /// Fails if the daemon of a fleet above runs the agents of this one.
-    pub(super) fn refuse_below_daemon(&self) -> Result<(), Failure> {
+    /// Fails if the daemon of a fleet above runs the agents of this one, or the daemon of a part runs agents of this one.
+    pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
+        if let Some(part) = self.running_part() {
+            let (own, part) = (self.config.display(), part.display());
+            let message = format!(
+                "{part} is part of the fleet {own}, and its own daemon runs: a second daemon would run its schedules twice; \
+                 end that daemon with `cowhand -c {part} stop` first"
+            );
+            return Err(Failure::new(Exit::Refused, message));
+        }
         let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else { return Ok(()) };
         let message = format!(
             "{} is part of the fleet {}, whose daemon runs: a second daemon would run every schedule twice; name that fleet \
@@ -85,6 +93,19 @@ impl Place {
             config.display(),
         );
         Err(Failure::new(Exit::Refused, message))
+    }
+
+    /// The config of a sub-fleet whose own daemon runs.
+    fn running_part(&self) -> Option<PathBuf> {
+        let files = config::load(&self.config).files;
+        files.into_iter().find(|file| {
+            let state = StateFolder::beside(file);
+            let runs_it = || {
+                let started = Started::read(&state).ok().and_then(|started| started.config);
+                started.is_some_and(|config| config.file_name() == file.file_name())
+            };
+            file.parent() != self.config.parent() && state.is_locked() && runs_it()
+        })
     }
 
     pub(super) fn ask<T>(

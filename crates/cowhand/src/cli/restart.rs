@@ -32,7 +32,7 @@ impl Restart {
         let (place, of_search) = Place::search(config)?;
         of_search.into_iter().for_each(print::note);
         let Self { stop_timeout, listen, log_format, json } = self;
-        place.refuse_below_daemon()?;
+        place.refuse_second_daemon()?;
         let given = Started { listen, stop_timeout, log_format, config: None };
         let started = Started::read(&place.state)?.overridden_by(given);
         wait(restart_check::check(&place, &started.listen))?;

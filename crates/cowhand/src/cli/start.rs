@@ -69,7 +69,7 @@ impl Start {
 
     fn place(config: Option<&Path>) -> Result<Place, Failure> {
         let (place, of_search) = Place::search(config)?;
-        place.refuse_below_daemon()?;
+        place.refuse_second_daemon()?;
         place.note(of_search);
         Ok(place)
     }

@@ -32,6 +32,27 @@ fn a_part_of_a_fleet_is_not_started_beside_its_daemon() {
 }
 
 #[test]
+fn a_fleet_is_not_started_beside_the_daemon_of_a_part() {
+    let scene = with_part();
+    let part = ["-c", "sub/cowhand.yaml"];
+    let started = scene.run(&[&part[..], &["start", "-d", "--no-server"]].concat());
+    assert_eq!(started.code, Some(0), "{}", started.stderr);
+    let path = scene.root.join("sub/cowhand.yaml").display().to_string();
+    for verb in [&["start", "-d", "--no-server"][..], &["start", "--no-server"]] {
+        let said = scene.run(verb);
+        assert_eq!(said.code, Some(5), "{verb:?}: {}", said.stderr);
+        let advice = format!("`cowhand -c {path} stop`");
+        assert!(
+            said.stderr.contains("its own daemon runs") && said.stderr.contains(&advice),
+            "{}",
+            said.stderr
+        );
+    }
+    assert_eq!(scene.run(&["-c", &path, "stop", "--timeout", "0"]).code, Some(0));
+    scene.start();
+}
+
+#[test]
 fn a_part_of_a_fleet_can_run_while_the_fleet_does_not() {
     let scene = with_part();
     let part = ["-c", "sub/cowhand.yaml"];
