@@ -1,6 +1,22 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 //!
 //! The library: [`Fleet`] is the way in. The crates below it are re-exported under the names of what they hold.
+//!
+//! ```no_run
+//! use cowhand::Fleet;
+//! use cowhand::fleet::{Options, Stop, Trigger};
+//!
+//! # async fn example() -> Result<(), cowhand::fleet::FleetError> {
+//! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
+//! let mut events = fleet.subscribe().await?;
+//! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
+//! // `fleet.output(job)` tells what a job says, `fleet.result(job)` what it came to.
+//! while let Some(event) = events.next().await? {
+//!     println!("{} {:?}", event.whose(), event.fact);
+//! }
+//! fleet.stop(Stop::default()).await
+//! # }
+//! ```
 
 pub mod cli;
 

@@ -1,19 +1,4 @@
-//! A fleet that runs: the face of this library, and all that the program itself uses.
-//!
-//! ```no_run
-//! use cowhand::fleet::{Agents, Fleet, Options, Stop, Trigger};
-//!
-//! # async fn example() -> Result<(), cowhand::fleet::FleetError> {
-//! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
-//! let mut events = fleet.subscribe().await?;
-//! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
-//! // `fleet.output(job)` tells what a job says, `fleet.result(job)` what it came to.
-//! while let Some(event) = events.next().await? {
-//!     println!("{} {:?}", event.whose(), event.fact);
-//! }
-//! fleet.stop(Stop::default()).await
-//! # }
-//! ```
+//! A fleet that runs: the interface of the library, which the program itself uses. The crate `cowhand` has an example.
 
 mod ask;
 mod deliver;
