@@ -64,12 +64,12 @@ impl ProviderState {
 
 /// What it takes to start a job at its provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct ProviderSlot {
     pub provider: String,
     pub limits: Provider,
 }
 
-impl Seat {
+impl ProviderSlot {
     /// When it takes the next job, if not now.
     pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
         let parked = state.used_up(now).map(|parked| parked.until);
@@ -155,7 +155,7 @@ mod tests {
         ] {
             let start_every = every.map(|every| every.parse().unwrap());
             let limits = Provider { start_every, ..Provider::default() };
-            let slot = Seat { provider: "p".into(), limits };
+            let slot = ProviderSlot { provider: "p".into(), limits };
             let state = ProviderState { parked: parked_until.map(parked), last_start: last_start.map(at) };
             assert_eq!(slot.opens(&state, at(100)), expected.map(at), "{state:?} {every:?}");
         }
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_keeps_nothing_closed() {
         let at = |second: i64| Timestamp::from_second(1_000_000 + second).unwrap();
-        let slot = Seat {
+        let slot = ProviderSlot {
             provider: "p".into(),
             limits: Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() },
         };

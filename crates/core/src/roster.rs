@@ -22,7 +22,7 @@ use crate::job::Job;
 use crate::permission::Permissions;
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
-use crate::provider::{Provider, Seat};
+use crate::provider::{Provider, ProviderSlot};
 use crate::retention::Retention;
 use crate::sandbox::{Asked, Sandbox, SandboxRules};
 use crate::server::Server;
@@ -364,13 +364,13 @@ impl Roster {
     }
 
     /// What a job of the agent needs of its provider; none for an agent that has none.
-    pub fn slot(&self, agent: &Agent) -> Option<Seat> {
+    pub fn slot(&self, agent: &Agent) -> Option<ProviderSlot> {
         agent.provider().map(|provider| self.seat_at(provider))
     }
 
-    pub fn seat_at(&self, provider: &str) -> Seat {
+    pub fn seat_at(&self, provider: &str) -> ProviderSlot {
         let limits = self.providers.get(provider).cloned().unwrap_or_default();
-        Seat { provider: provider.to_owned(), limits }
+        ProviderSlot { provider: provider.to_owned(), limits }
     }
 
     pub fn zone(&self) -> &TimeZone {

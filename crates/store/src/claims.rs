@@ -11,7 +11,7 @@ use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
 use cowhand_core::moment::Moment;
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{Parked, Seat};
+use cowhand_core::provider::{Parked, ProviderSlot};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -77,7 +77,7 @@ pub struct Starter {
     /// The budgets that it has to keep; none if there are none.
     pub limits: Option<SpendLimits>,
     /// At its agent's provider; none if it has none.
-    pub slot: Option<Seat>,
+    pub slot: Option<ProviderSlot>,
 }
 
 /// Where an attempt begins, and with what.
@@ -141,7 +141,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 if let Some(slot) = &slot
-                    && !providers::has_seat(tx, slot, now).await?
+                    && !providers::has_slot(tx, slot, now).await?
                 {
                     return Ok(Claim::NoSeat);
                 }
@@ -399,7 +399,7 @@ pub(super) async fn has_place_for_new(
     now: Timestamp,
 ) -> Result<Option<Reservation>, StoreError> {
     if let Some(slot) = &starter.slot
-        && !providers::has_seat(tx, slot, now).await?
+        && !providers::has_slot(tx, slot, now).await?
     {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cowhand_core::attempt::Limit;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::provider::{Parked, ProviderState, Seat};
+use cowhand_core::provider::{Parked, ProviderSlot, ProviderState};
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
@@ -56,7 +56,11 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
 
 /// Whether it takes one more job now. Asked before anything else is locked, since all that start there wait for each
 /// other here.
-pub(super) async fn has_seat(tx: &mut Tx<'_>, slot: &Seat, now: Timestamp) -> Result<bool, StoreError> {
+pub(super) async fn has_slot(
+    tx: &mut Tx<'_>,
+    slot: &ProviderSlot,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
     let state = lock(tx, &slot.provider).await?;
     if slot.opens(&state, now).is_some() {
         return Ok(false);
@@ -70,7 +74,7 @@ pub(super) async fn has_seat(tx: &mut Tx<'_>, slot: &Seat, now: Timestamp) -> Re
 pub(super) async fn started(
     tx: &mut Tx<'_>,
     job: &JobId,
-    slot: Option<&Seat>,
+    slot: Option<&ProviderSlot>,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     tx.execute(RUNS_AT, args![job.as_str(), slot.map(|slot| slot.provider.as_str())]).await?;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::{LiveJob, LiveState, Snapshot};
-use crate::provider::{Parked, ProviderState, Seat};
+use crate::provider::{Parked, ProviderSlot, ProviderState};
 use crate::roster::{Agent, Roster};
 
 /// What is free at each provider of the fleet.
@@ -15,7 +15,7 @@ pub(super) struct ProviderSlots {
 }
 
 struct Free {
-    slot: Seat,
+    slot: ProviderSlot,
     state: ProviderState,
     /// None means any number.
     left: Option<u32>,
@@ -66,7 +66,7 @@ impl Snapshot {
         job: &LiveJob,
         now: Timestamp,
     ) -> Option<AwaitedSeat> {
-        let state = |slot: &Seat| self.providers.get(&slot.provider).cloned().unwrap_or_default();
+        let state = |slot: &ProviderSlot| self.providers.get(&slot.provider).cloned().unwrap_or_default();
         let slots = candidates(agent, job).map(|(_, candidate)| roster.slot(&candidate));
         // Who has no provider waits for none.
         let slot =

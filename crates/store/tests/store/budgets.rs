@@ -9,7 +9,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{Provider, Seat};
+use cowhand_core::provider::{Provider, ProviderSlot};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleState;
 use cowhand_store::{Claim, Decision, Fired, Firing, Hearing, Settled, Starter, Store};
@@ -459,7 +459,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
     let fuse = async || store.schedule(schedule).await.unwrap().unwrap();
-    let slot = || Seat { provider: "claude".into(), limits: Provider::default() };
+    let slot = || ProviderSlot { provider: "claude".into(), limits: Provider::default() };
     for (number, worked) in [(1, true), (1_000, false)] {
         let firing = Firing {
             schedule,

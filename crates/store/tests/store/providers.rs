@@ -5,7 +5,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::provider::{Provider, Seat};
+use cowhand_core::provider::{Provider, ProviderSlot};
 use cowhand_store::{Claim, RunsAt, Settled, Starter, Store};
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,8 +21,8 @@ on_both! {
 
 const AGENTS: [&str; 2] = ["coder", "other"];
 
-fn slot(limits: Provider) -> Seat {
-    Seat { provider: "claude".into(), limits }
+fn slot(limits: Provider) -> ProviderSlot {
+    ProviderSlot { provider: "claude".into(), limits }
 }
 
 fn starter(limits: Provider) -> Starter {

@@ -40,20 +40,20 @@ impl Metrics {
         let known = self.fleet.store().providers().await?;
         let jobs = self.fleet.store().snapshot().await?.jobs;
         let everybody = roster.agents.iter().flat_map(Agent::and_stand_ins);
-        let seats = everybody.filter_map(|(_, agent)| roster.slot(&agent));
-        let seats: BTreeMap<String, _> = seats.map(|slot| (slot.provider, slot.limits)).collect();
+        let slots = everybody.filter_map(|(_, agent)| roster.slot(&agent));
+        let slots: BTreeMap<String, _> = slots.map(|slot| (slot.provider, slot.limits)).collect();
         let of = |provider: &str| [("provider", provider.to_owned())];
         let running = jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
-        let running = seats.keys().map(|provider| {
+        let running = slots.keys().map(|provider| {
             let at = running.clone().filter(|job| job.provider.as_ref() == Some(provider)).count();
             (of(provider), at)
         });
         page.family(Kind::Gauge, "cowhand_provider_jobs", "Jobs that run at a provider.", running);
         let places =
-            seats.iter().filter_map(|(provider, limits)| Some((of(provider), limits.max_concurrent?)));
+            slots.iter().filter_map(|(provider, limits)| Some((of(provider), limits.max_concurrent?)));
         let help = "How many jobs may run at a provider at once, if that is limited.";
         page.family(Kind::Gauge, "cowhand_provider_places", help, places);
-        let parked = seats.keys().map(|provider| {
+        let parked = slots.keys().map(|provider| {
             let parked = known.get(provider).and_then(|state| state.parked.as_ref());
             let until = parked.map(|parked| parked.until).filter(|until| *until > now);
             (of(provider), until.map_or(0, Timestamp::as_second))
