@@ -116,7 +116,7 @@ impl From<Problem> for Failure {
             | Code::Stopping => Exit::Refused,
             Code::BadConfig => Exit::Config,
             Code::NoDaemon => Exit::NoDaemon,
-            Code::Unavailable | Code::StoreUnavailable => Exit::CannotRunHere,
+            Code::Unavailable | Code::StoreUnavailable | Code::Busy => Exit::CannotRunHere,
         };
         Self::new(exit, problem.message)
     }

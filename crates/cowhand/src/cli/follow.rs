@@ -124,7 +124,7 @@ impl Absence {
     async fn bear(&mut self, client: &WayIn<'_>, problem: Problem) -> Result<(), Failure> {
         let away = matches!(
             problem.code,
-            Code::Unavailable | Code::StoreUnavailable | Code::NoDaemon | Code::Stopping
+            Code::Unavailable | Code::StoreUnavailable | Code::Busy | Code::NoDaemon | Code::Stopping
         );
         if client.is_alone() || !away {
             return Err(problem.into());

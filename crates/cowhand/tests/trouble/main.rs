@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod backup;
+mod busy;
 mod fleet;
 mod ready;
 mod store;

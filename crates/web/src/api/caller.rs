@@ -20,6 +20,7 @@ use tracing::warn;
 
 use super::{Api, Code, Problem, Wanted};
 use cowhand_run::process::attempts_above;
+use cowhand_run::shortage::is_named_in as is_shortage;
 use cowhand_store::audit;
 
 /// What was found out about a caller when it connected.
@@ -113,7 +114,7 @@ impl Api {
     pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<OfJob>, Problem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
             let message = format!("cannot tell which process connected to the socket: {why}; try again");
-            Problem::new(Code::Forbidden, message)
+            Problem::new(if is_shortage(why) { Code::Busy } else { Code::Forbidden }, message)
         })?;
         for name in attempts.iter().rev() {
             let Some((job, number)) = name.rsplit_once('.') else { continue };

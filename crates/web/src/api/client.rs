@@ -1,22 +1,28 @@
 //! The other side of the API: through the daemon's socket, or, when none runs, straight into a router of our own.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::http::{Method, Request, Response, header};
+use axum::http::{Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
 use super::patience::answered;
 use super::socket::Socket;
-use super::{Api, Problem};
+use super::{Api, Code, Problem};
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::Identity;
+
+/// How long a request is repeated while the daemon says that it is busy.
+const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub enum Client {
@@ -62,26 +68,26 @@ impl Client {
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
-        whole(self.send(Method::GET, path, Body::empty()).await?).await
+        whole(self.send(Method::GET, path, Bytes::new()).await?).await
     }
 
     pub async fn post<T: DeserializeOwned>(&self, path: &str, given: &impl Serialize) -> Result<T, Problem> {
         let body = serde_json::to_vec(given).map_err(|error| Problem::bad_request(error.to_string()))?;
-        whole(self.send(Method::POST, path, Body::from(body)).await?).await
+        whole(self.send(Method::POST, path, Bytes::from(body)).await?).await
     }
 
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
-        whole(self.send(Method::DELETE, path, Body::empty()).await?).await
+        whole(self.send(Method::DELETE, path, Bytes::new()).await?).await
     }
 
     /// An answer in plain text.
     pub async fn text(&self, path: &str) -> Result<Bytes, Problem> {
-        all(good(self.send(Method::GET, path, Body::empty()).await?).await?).await
+        all(good(self.send(Method::GET, path, Bytes::new()).await?).await?).await
     }
 
     /// Writes an answer that is a file.
     pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), Problem> {
-        let mut body = good(self.send(Method::GET, path, Body::empty()).await?).await?;
+        let mut body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| cut_off(&error))?;
             let bytes = frame.into_data().unwrap_or_default();
@@ -92,47 +98,62 @@ impl Client {
 
     /// An answer that comes line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, Problem> {
-        let body = good(self.send(Method::GET, path, Body::empty()).await?).await?;
+        let body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
         Ok(Lines { body, held: Vec::new(), from: 0 })
     }
 
-    async fn send(&self, method: Method, path: &str, body: Body) -> Result<Response<Body>, Problem> {
+    /// Sends a request. A daemon that was too busy to look at it is asked again: it has done nothing.
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, Problem> {
+        let deadline = Instant::now() + BUSY_PATIENCE;
+        loop {
+            let response = self.send_once(self.request(&method, path, body.clone())?).await?;
+            if response.status() != StatusCode::SERVICE_UNAVAILABLE {
+                return Ok(response);
+            }
+            let problem = problem_of(response).await?;
+            if problem.code != Code::Busy || Instant::now() >= deadline {
+                return Err(problem);
+            }
+            sleep(BUSY_RETRY_INTERVAL).await;
+        }
+    }
+
+    fn request(&self, method: &Method, path: &str, body: Bytes) -> Result<Request<Body>, Problem> {
         let mut request = Request::builder().method(method).uri(format!("/api/v1/{path}"));
         if let Self::Job { token, .. } = self {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request
+        request
             .header(header::HOST, "cowhand")
             .header(header::CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(|error| Problem::bad_request(error.to_string()))?;
-        match self {
-            Self::Alone(router) => match router.clone().oneshot(request).await {
-                Ok(response) => Ok(response),
-                Err(never) => match never {},
-            },
-            Self::Daemon(_) | Self::Job { .. } => {
-                let stream = match self {
-                    Self::Daemon(state) => Socket::connect(state).await,
-                    Self::Job { socket, .. } => Socket::connect_at(socket).await,
-                    Self::Alone(_) => Ok(None),
+            .body(Body::from(body))
+            .map_err(|error| Problem::bad_request(error.to_string()))
+    }
+
+    async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, Problem> {
+        let stream = match self {
+            Self::Alone(router) => {
+                return match router.clone().oneshot(request).await {
+                    Ok(response) => Ok(response),
+                    Err(never) => match never {},
                 };
-                let stream = stream.map_err(|error| cut_off(&error))?;
-                let stream = stream.ok_or_else(Problem::no_daemon)?;
-                let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
-                let stream = TokioIo::new(stream);
-                let (mut sender, connection) =
-                    hyper::client::conn::http1::handshake(stream).await.map_err(|error| cut_off(&error))?;
-                tokio::spawn(connection);
-                let answer = sender.send_request(request);
-                let response = match self {
-                    Self::Daemon(state) => answered(state, pid, answer).await?,
-                    // An agent waits for a person's answer, however long that takes.
-                    Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| cut_off(&error))?,
-                };
-                Ok(response.map(Body::new))
             }
-        }
+            Self::Daemon(state) => Socket::connect(state).await,
+            Self::Job { socket, .. } => Socket::connect_at(socket).await,
+        };
+        let stream = stream.map_err(|error| cut_off(&error))?.ok_or_else(Problem::no_daemon)?;
+        let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| cut_off(&error))?;
+        tokio::spawn(connection);
+        let answer = sender.send_request(request);
+        let response = match self {
+            Self::Daemon(state) => answered(state, pid, answer).await?,
+            // An agent waits for a person's answer, however long that takes.
+            Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| cut_off(&error))?,
+        };
+        Ok(response.map(Body::new))
     }
 }
 
@@ -140,15 +161,19 @@ pub(super) fn cut_off(error: &dyn std::error::Error) -> Problem {
     Problem::unavailable(format!("the daemon did not answer: {error}"))
 }
 
-/// The body of an answer that is not a problem.
+/// Returns the body of an answer that is not a problem.
 async fn good(response: Response<Body>) -> Result<Body, Problem> {
     if response.status().is_success() {
         return Ok(response.into_body());
     }
+    Err(problem_of(response).await?)
+}
+
+async fn problem_of(response: Response<Body>) -> Result<Problem, Problem> {
     let status = response.status();
     let bytes = all(response.into_body()).await?;
     let unknown = |_| Problem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
-    Err(serde_json::from_slice(&bytes).unwrap_or_else(unknown))
+    Ok(serde_json::from_slice(&bytes).unwrap_or_else(unknown))
 }
 
 async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Problem> {

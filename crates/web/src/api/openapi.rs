@@ -16,7 +16,7 @@ pub(super) async fn document() -> Json<Value> {
 }
 
 /// What any endpoint may answer instead, whatever it is about.
-const ALWAYS: [Code; 10] = [
+const ALWAYS: [Code; 11] = [
     Code::BadRequest,
     Code::Unauthorized,
     Code::Forbidden,
@@ -25,6 +25,7 @@ const ALWAYS: [Code; 10] = [
     Code::TooMany,
     Code::Unavailable,
     Code::StoreUnavailable,
+    Code::Busy,
     Code::Stopping,
     Code::NoDaemon,
 ];

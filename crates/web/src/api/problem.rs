@@ -61,6 +61,8 @@ pub enum Code {
     NoDaemon,
     /// The store does not answer, or cannot be written.
     StoreUnavailable,
+    /// The daemon has no file descriptors or memory left to look at the request. It did nothing; try again.
+    Busy,
     /// Something else that this needs: the disk, a connection.
     Unavailable,
 }
@@ -152,7 +154,9 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::Conflict | Self::AlreadyStopped => StatusCode::CONFLICT,
             Self::BadConfig | Self::NotAWebhook => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Stopping | Self::NoDaemon | Self::StoreUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Stopping | Self::NoDaemon | Self::StoreUnavailable | Self::Busy => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Unavailable => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }

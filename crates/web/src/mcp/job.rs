@@ -123,6 +123,7 @@ const fn may_pass(code: Code) -> bool {
         Code::NoDaemon
             | Code::Stopping
             | Code::StoreUnavailable
+            | Code::Busy
             | Code::Unavailable
             | Code::TooMany
             | Code::TooSlow
