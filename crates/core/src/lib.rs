@@ -14,6 +14,7 @@ pub mod config;
 pub mod cron;
 pub mod cut;
 pub mod delivery;
+pub mod duration;
 pub mod event;
 pub mod filter;
 pub mod firing;

@@ -39,6 +39,22 @@ await story(async ({ page }) => {
   const hours = new Intl.DateTimeFormat('en-GB', { timeZone: 'Europe/Berlin', hour: '2-digit', minute: '2-digit', hour12: false });
   for (const [time, text] of axis) assert.ok(text === 'now' || text === hours.format(new Date(time)), `${time}: ${text}`);
 
+  // The script writes durations as the server does.
+  const cases = JSON.parse(readFileSync(new URL('../../durations.json', import.meta.url), 'utf8'));
+  await page.evaluate((lengths) => {
+    const now = Date.now();
+    Date.now = () => now;
+    for (const length of lengths) {
+      const time = document.createElement('time');
+      time.className = 'case';
+      time.dateTime = new Date(now - length).toISOString();
+      time.setAttribute('data-elapsed', '');
+      document.body.append(time);
+    }
+  }, cases.map(([length]) => length));
+  await page.locator('time.case', { hasText: '1d 1h' }).waitFor();
+  assert.deepEqual(await page.locator('time.case').allTextContents(), cases.map(([, words]) => words));
+
   // Addresses that lead nowhere are pages with a way back.
   for (const path of ['/nope', '/jobs?status=bogus', '/jobs?colour=red', '/jobs/nothing']) {
     await page.goto(base + path);

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::duration;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, ago, place};
+use super::{Failure, place};
 use cowhand_web::api::{AgentView, Page};
 
 #[derive(Debug, Args)]
@@ -56,11 +57,12 @@ pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
             agent.queued.to_string(),
             last.map(|job| job.id.to_string()).unwrap_or_default(),
             last.map(|job| job.status.to_string()).unwrap_or_default(),
-            last.map(|job| ago::from_now(now, job.finished_at.unwrap_or(job.started_at))).unwrap_or_default(),
+            last.map(|job| duration::from_now(now, job.finished_at.unwrap_or(job.started_at)))
+                .unwrap_or_default(),
             agent
                 .next
                 .as_ref()
-                .map(|next| format!("{} {}", next.schedule, ago::in_words(now, next.at)))
+                .map(|next| format!("{} {}", next.schedule, duration::until(now, next.at)))
                 .unwrap_or_default(),
         ]);
     }

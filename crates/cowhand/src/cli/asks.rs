@@ -4,11 +4,12 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::ask::{Ask, AskName, AskState, Asked};
+use cowhand_core::duration;
 use jiff::Timestamp;
 
 use super::advice::command;
 use super::print::{self, Table, plain};
-use super::{Exit, Failure, ago, complete, place};
+use super::{Exit, Failure, complete, place};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
 
@@ -140,7 +141,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
     let longest = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {
-            AskState::Open => ago::from_now(now, ask.expires_at),
+            AskState::Open => duration::from_now(now, ask.expires_at),
             AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) => {
                 said.by.as_ref().map(ToString::to_string).unwrap_or_default()
             }
@@ -150,7 +151,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
             ask.id.to_string(),
             ask.agent.to_string(),
             ask.state.status().to_string(),
-            ago::from_now(now, ask.asked_at),
+            duration::from_now(now, ask.asked_at),
             until,
             folded(&what(ask), longest),
         ]);
@@ -171,14 +172,14 @@ pub(super) fn what(ask: &Ask) -> String {
 
 fn whole(ask: &Ask) {
     let now = Timestamp::now();
-    print::line(format!("{} of {}, asked {}", ask.id, ask.agent, ago::from_now(now, ask.asked_at)));
+    print::line(format!("{} of {}, asked {}", ask.id, ask.agent, duration::from_now(now, ask.asked_at)));
     print::line(format!("status: {}", ask.state.status()));
     if ask.state == AskState::Open {
-        print::line(format!("until:  {}", ago::from_now(now, ask.expires_at)));
+        print::line(format!("until:  {}", duration::from_now(now, ask.expires_at)));
     }
     if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state {
         let by = said.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        print::line(format!("answer: {}{by}", ago::from_now(now, said.answered_at)));
+        print::line(format!("answer: {}{by}", duration::from_now(now, said.answered_at)));
         if let Some(message) = &said.message {
             print::line(plain(message));
         }

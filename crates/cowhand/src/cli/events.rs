@@ -4,12 +4,13 @@ use std::cell::Cell;
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::duration;
 use cowhand_core::event::{Event, Fact, JobOutput};
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::follow::Until;
-use super::{Failure, ago, follow, interrupt, number, place, print};
+use super::{Failure, follow, interrupt, number, place, print};
 use cowhand_engine::view::line::readable;
 use cowhand_web::api::Page;
 
@@ -77,7 +78,7 @@ impl Events {
             return;
         }
         let Some(text) = readable(&said.output.to_string()) else { return };
-        let when = print::padded(&ago::from_now(Timestamp::now(), said.at), columns.when);
+        let when = print::padded(&duration::from_now(Timestamp::now(), said.at), columns.when);
         let kind = print::padded("job:output", columns.kind);
         let head = format!("{:>6}  {when}  {kind}  {}", "", said.job);
         for line in text.lines() {
@@ -114,7 +115,7 @@ impl Events {
         // What concerns nobody in particular has no place to keep free.
         let whose =
             if whose.is_empty() { whose } else { format!("{}  ", print::padded(&whose, columns.whose)) };
-        let when = print::padded(&ago::from_now(Timestamp::now(), event.at), columns.when);
+        let when = print::padded(&duration::from_now(Timestamp::now(), event.at), columns.when);
         let kind = print::padded(event.fact.type_name(), columns.kind);
         let head = format!("{:>6}  {when}  {by}{kind}  {whose}{}", event.seq, ids.join("  "));
         print_line(&head, &by_whom.or_else(|| why(&event.fact)).unwrap_or_default());
@@ -157,7 +158,7 @@ impl Columns {
             events.iter().map(|event| cell(event).width()).fold(least, usize::max)
         };
         Self {
-            when: widest(&|event| ago::from_now(now, event.at), 12),
+            when: widest(&|event| duration::from_now(now, event.at), 12),
             by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
             kind: widest(&|event| event.fact.type_name().to_owned(), 18),
             // What comes after it has to find room, too: the id of a job is the most important of it.

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::{Args, Subcommand};
 use cowhand_core::ask::{Answered, Ask, AskState, Denial};
 use cowhand_core::budget::{Amount, assumed_sentence, money, tokens_in_words};
+use cowhand_core::duration;
 use cowhand_core::hook::HookRun;
 use cowhand_core::id::{JobId, JobName};
 use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
@@ -16,7 +17,7 @@ use super::advice::{self, advised};
 use super::asks::what as asked;
 use super::place::WayIn;
 use super::spinner::Spinner;
-use super::{Exit, Failure, ago, complete, follow, interrupt, logs, place, print};
+use super::{Exit, Failure, complete, follow, interrupt, logs, place, print};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 
@@ -157,7 +158,7 @@ pub(super) fn print(job: &JobRecord, json: bool) {
 
 /// `job-… failed after 3s: message`.
 pub(super) fn in_short(job: &JobRecord) -> String {
-    let took = job.duration_seconds.map(|seconds| format!(" after {}", ago::seconds(seconds)));
+    let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::seconds_in_words(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let why = outcome(job);
     let why = if why.is_empty() { why } else { format!(": {}", print::one_line(&why, 600)) };
@@ -179,12 +180,12 @@ pub(super) fn outcome(job: &JobRecord) -> String {
 }
 
 fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp) {
-    let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", ago::from_now(now, at)));
+    let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::from_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let by = cancellation.map(Cancellation::in_words);
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
     let cancelling = under_way.map(|asked| {
-        let (since, by) = (ago::from_now(now, asked.asked_at), asked.in_words());
+        let (since, by) = (duration::from_now(now, asked.asked_at), asked.in_words());
         format!("its end was asked for {since}, by {by}; it has not ended yet")
     });
     let rows = [
@@ -207,7 +208,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp)
         ("started", at(job.run_started_at)),
         ("next attempt", at(job.not_before.filter(|at| *at > now))),
         ("finished", at(job.finished_at)),
-        ("took", job.duration_seconds.map(ago::seconds)),
+        ("took", job.duration_seconds.map(duration::seconds_in_words)),
         ("attempt", Some(job.attempt.to_string())),
         ("session", job.session_id.as_deref().map(|session| print::one_line(session, 200))),
         (
@@ -253,7 +254,7 @@ fn asks(asks: &[Ask], now: Timestamp) {
             "asks",
             &match &ask.state {
                 AskState::Open => {
-                    let until = ago::from_now(now, ask.expires_at);
+                    let until = duration::from_now(now, ask.expires_at);
                     let shows = advice::command(&format!("asks {id}"));
                     format!("{what}: no answer yet, which means no {until}; `{shows}` shows it")
                 }
@@ -261,7 +262,7 @@ fn asks(asks: &[Ask], now: Timestamp) {
                 AskState::Denied(said) => format!("{what}: denied{}", by(said)),
                 AskState::Answered(said) => format!("{what}: answered{}", by(said)),
                 AskState::Expired { answered_at } => {
-                    format!("{what}: nobody answered in time ({})", ago::from_now(now, *answered_at))
+                    format!("{what}: nobody answered in time ({})", duration::from_now(now, *answered_at))
                 }
                 AskState::Ended { .. } => format!("{what}: its attempt ended before anybody answered"),
             },
@@ -315,7 +316,7 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         row("waits", &advised(&waits.message));
         if let Some(until) = reset(waits) {
-            print::line(format!("{:<13}{until:.0} ({})", "until", ago::from_now(now, until)));
+            print::line(format!("{:<13}{until:.0} ({})", "until", duration::from_now(now, until)));
         }
     }
     let running = last.filter(|attempt| attempt.ended_at.is_none());

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::duration;
 use cowhand_core::id::JobName;
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
 use super::filter::Filter;
 use super::print::{self, Table};
-use super::{Failure, ago, complete, job, number, place};
+use super::{Failure, complete, job, number, place};
 
 #[derive(Debug, Args)]
 pub(super) struct Jobs {
@@ -62,8 +63,8 @@ pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
             job.agent.to_string(),
             job.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
             job.status.to_string(),
-            ago::from_now(now, job.started_at),
-            job.duration_seconds.map(ago::seconds).unwrap_or_default(),
+            duration::from_now(now, job.started_at),
+            job.duration_seconds.map(duration::seconds_in_words).unwrap_or_default(),
             print::cell(&job::outcome(job)),
         ]);
     }

@@ -2,7 +2,6 @@
 
 mod advice;
 mod agents;
-mod ago;
 mod asks;
 mod background;
 mod backup;

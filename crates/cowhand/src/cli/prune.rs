@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::duration;
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::retention::Retention;
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 
 use super::place::Place;
 use super::print::{self, Table};
-use super::{Exit, Failure, ago, complete, number};
+use super::{Exit, Failure, complete, number};
 use cowhand_engine::config;
 use cowhand_engine::fleet::{PruneAsked, PruneView};
 
@@ -84,7 +85,7 @@ fn show(pruned: &PruneView, now: Timestamp) {
         table.row([
             job.id.to_string(),
             job.agent.to_string(),
-            ago::from_now(now, job.finished_at),
+            duration::from_now(now, job.finished_at),
             in_words(job.bytes),
             job.why.to_string(),
         ]);

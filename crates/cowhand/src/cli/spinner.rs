@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
+use cowhand_core::duration;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use unicode_width::UnicodeWidthStr;
 
-use super::ago;
 use super::table::beginning;
 
 /// What is over sooner than this needs no sign.
@@ -73,7 +73,7 @@ impl Spinner {
                         continue;
                     }
                     let frame = frames.next().copied().unwrap_or_default();
-                    let line = format!("{frame} {} {}", self.text.borrow(), ago::seconds(since.elapsed().as_secs()));
+                    let line = format!("{frame} {} {}", self.text.borrow(), duration::seconds_in_words(since.elapsed().as_secs()));
                     draw(&fitting(&line, width()));
                 }
             }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use cowhand_core::duration;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::JobRecord;
 use cowhand_core::schedule::SkipReason;
@@ -10,7 +11,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::place::{Place, WayIn};
-use super::{Failure, ago, complete, left, place, print, schedule};
+use super::{Failure, complete, left, place, print, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -61,13 +62,13 @@ impl Status {
                 print::prose(&waiting, 2);
             }
             if let Some(at) = status.daemon.config_refused_at {
-                let at = ago::from_now(now, at);
+                let at = duration::from_now(now, at);
                 let said = format!("the config on disk was refused {at}, and the one before it is in force");
                 let said = print::styled(said, print::BAD);
                 print::prose(&format!("{said}; `cowhand config check` shows its mistakes"), 2);
             }
             for parked in &status.parked {
-                let (name, until) = (&parked.provider, ago::in_words(now, parked.until));
+                let (name, until) = (&parked.provider, duration::until(now, parked.until));
                 let (message, used_up) =
                     (print::one_line(&parked.message, 300), print::styled("used up", print::ODD));
                 print::prose(
@@ -126,7 +127,7 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
         let line = match (view.status, note, &view.last_error) {
             (ScheduleStatus::Paused, Some(note), _) => {
                 let again =
-                    view.skip_until.map(|until| format!(", tries again {}", ago::in_words(now, until)));
+                    view.skip_until.map(|until| format!(", tries again {}", duration::until(now, until)));
                 format!(
                     "{}: {name}{}: {note}",
                     print::styled("paused", print::ODD),
@@ -158,7 +159,7 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
 
 /// One that is due and does not get a place.
 fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
-    let since = view.due_since.map(|since| ago::from_now(now, since)).unwrap_or_default();
+    let since = view.due_since.map(|since| duration::from_now(now, since)).unwrap_or_default();
     let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
     let why = print::one_line(view.awaited().unwrap_or_default(), 300);
     format!("{what}: {name} was due {since}{again}: {why}")
@@ -174,7 +175,8 @@ pub(super) fn given_up(item: &GivenUpItem) -> String {
 /// A result that its source does not know yet.
 fn untold(item: &UntoldItem, now: Timestamp) -> String {
     let (what, why) = (print::styled("not told", print::ODD), print::one_line(&item.last_error, 300));
-    let since = item.since.map(|since| format!(", since {}", ago::from_now(now, since))).unwrap_or_default();
+    let since =
+        item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
     let how = match holder.strip_suffix(&format!("@{id}")) {
         Some(person) => format!("what {person} did with {id}"),
@@ -237,6 +239,6 @@ fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();
-    let since = view.started_at.map(|at| ago::from_now(now, at)).unwrap_or_default();
+    let since = view.started_at.map(|at| duration::from_now(now, at)).unwrap_or_default();
     format!("daemon: {}, pid {pid}, started {since}", print::styled(state, print::GOOD))
 }

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use cowhand_core::duration;
 use cowhand_core::id::TokenName;
 use cowhand_core::interval::Interval;
 use cowhand_core::server::Scope;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, ago, place};
+use super::{Failure, place};
 use cowhand_store as store;
 use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
 
@@ -113,14 +114,14 @@ fn table(tokens: &[store::Token], now: Timestamp) -> Table {
         let until = match (token.revoked_at, token.expires_at) {
             (Some(_), _) => "revoked".to_owned(),
             (None, Some(end)) if end <= now => "expired".to_owned(),
-            (None, Some(end)) => ago::from_now(now, end),
+            (None, Some(end)) => duration::from_now(now, end),
             (None, None) => "no end".to_owned(),
         };
         table.row([
             token.name.to_string(),
             token.scope.to_string(),
-            ago::from_now(now, token.created_at),
-            token.last_used_at.map_or_else(|| "never".to_owned(), |at| ago::from_now(now, at)),
+            duration::from_now(now, token.created_at),
+            token.last_used_at.map_or_else(|| "never".to_owned(), |at| duration::from_now(now, at)),
             until,
         ]);
     }

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use cowhand_core::budget::{Unit, money, tokens_in_words};
+use cowhand_core::duration;
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::ModelUsage;
@@ -13,7 +14,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::print::{self, Table};
-use super::{Failure, ago, complete, place};
+use super::{Failure, complete, place};
 use cowhand_web::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
@@ -202,7 +203,7 @@ fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
             shown(budget.spent),
             shown(budget.reserved),
             shown(budget.limit - budget.spent - budget.reserved),
-            ago::from_now(now, budget.until),
+            duration::from_now(now, budget.until),
         ]);
     }
     table

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::Args;
+use cowhand_core::duration;
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::id::AgentName;
 use cowhand_core::schedule::SkipReason;
@@ -14,7 +15,7 @@ use serde_json::json;
 use super::place::WayIn;
 use super::print::{self, Table};
 use super::schedule::FullName;
-use super::{Failure, ago, complete, left, number, place, status};
+use super::{Failure, complete, left, number, place, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_web::api::{AgentView, FiringView, Page, Problem, Status, segment};
@@ -184,7 +185,7 @@ impl Why {
 
 fn print_refusal(agent: &AgentView, now: Timestamp) {
     let Some(FollowupRefusal { job, at, message }) = &agent.followup_refused else { return };
-    let (when, message) = (ago::from_now(now, *at), print::one_line(message, 400));
+    let (when, message) = (duration::from_now(now, *at), print::one_line(message, 400));
     let asked = format!("{} asked for a follow-up in {job}, {when}", agent.name);
     print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
 }
@@ -204,7 +205,7 @@ fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Times
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
     }
     if let Some(at) = view.last_run_at {
-        lines.push(format!("Its last own run, or look for work, ended {}.", ago::from_now(now, at)));
+        lines.push(format!("Its last own run, or look for work, ended {}.", duration::from_now(now, at)));
     }
     if let Some(error) = &view.last_error {
         let what = match view.status {
@@ -245,7 +246,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         }
         ScheduleStatus::Finished if view.kind == "delay" && view.skip_note.is_none() => {
             let fired = firings.iter().find(|firing| firing.key.is_by_clock());
-            let when = fired.map(|fired| format!(" {}", ago::from_now(now, fired.decided_at)));
+            let when = fired.map(|fired| format!(" {}", duration::from_now(now, fired.decided_at)));
             let job = fired.and_then(|fired| fired.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
                 "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
@@ -287,10 +288,10 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
         (Some(SkipReason::NotDue) | None, Some(at)) if at <= now => Some("It is due now.".to_owned()),
         (Some(SkipReason::NotDue), Some(at)) if is_noted => {
             let note = view.skip_note.as_deref().unwrap_or_default();
-            Some(format!("It is not due: {note}. It fires next {} ({at:.0}).", ago::in_words(now, at)))
+            Some(format!("It is not due: {note}. It fires next {} ({at:.0}).", duration::until(now, at)))
         }
         (Some(SkipReason::NotDue) | None, Some(at)) => {
-            Some(format!("It is not due: it fires next {} ({at:.0}).", ago::in_words(now, at)))
+            Some(format!("It is not due: it fires next {} ({at:.0}).", duration::until(now, at)))
         }
         (Some(SkipReason::NotDue), None) => Some(
             "Its calendar (`active_hours`, `exclude_dates`, `end_at`) leaves no time at which it fires."
@@ -312,7 +313,8 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
 
 /// `It fired 18s ago, and is being prepared: it waits for the answer of …`
 fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
-    let since = view.preparing_since.map(|at| format!(" {}", ago::from_now(now, at))).unwrap_or_default();
+    let since =
+        view.preparing_since.map(|at| format!(" {}", duration::from_now(now, at))).unwrap_or_default();
     let by = view.preparing_by.as_deref().map(|by| print::one_line(by, 300)).unwrap_or_default();
     if alone {
         return format!("It fired{since}, and it is prepared when a daemon starts: {by} is asked then.");
@@ -323,18 +325,22 @@ fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
 /// `2 times were missed since …; one run makes up for that when a daemon starts. Its next time is in 57m (…).`
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
-    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
+    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
     Some(format!("It is late: {}{}", stop(note), next.unwrap_or_default()))
 }
 
 /// `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
     let since = view.due_since.map(|due| match view.due_again {
-        0 => format!("It was due {} and waits", ago::from_now(now, due)),
-        _ => format!("It was first due {}{}, and waits", ago::from_now(now, due), view.due_again_in_words()),
+        0 => format!("It was due {} and waits", duration::from_now(now, due)),
+        _ => format!(
+            "It was first due {}{}, and waits",
+            duration::from_now(now, due),
+            view.due_again_in_words()
+        ),
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
-    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
+    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
     let why = match view.awaited() {
         // An interval counts from the end of what it fired, whatever `overlap` says.
         Some(_) if reason == SkipReason::AlreadyRunning && view.due_since.is_none() => {
@@ -360,10 +366,14 @@ fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     };
     Some(match (view.skip_reason, view.skip_until) {
         (Some(SkipReason::Paused), Some(until)) => {
-            format!("Why: {}\nIt tries again {} ({until:.0}), once.", stop(&note), ago::in_words(now, until))
+            format!(
+                "Why: {}\nIt tries again {} ({until:.0}), once.",
+                stop(&note),
+                duration::until(now, until)
+            )
         }
         (_, Some(until)) if it == "It waits" => {
-            format!("It waits, and goes on {} at the latest: {}", ago::in_words(now, until), stop(&note))
+            format!("It waits, and goes on {} at the latest: {}", duration::until(now, until), stop(&note))
         }
         (_, Some(until)) => {
             format!("{it}, until {until:.0} at the latest: {}", stop(&note))
@@ -382,7 +392,7 @@ fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {
         let why = print::one_line(&firing.why, 500);
-        let due = ago::from_now(now, firing.due);
+        let due = duration::from_now(now, firing.due);
         let Some((first, others)) = firing.jobs.split_first() else {
             let job = firing.job.as_ref().map(ToString::to_string).unwrap_or_default();
             table.row([due, firing.outcome.clone(), why, job]);

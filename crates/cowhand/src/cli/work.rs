@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
+use cowhand_core::duration;
 use cowhand_core::id::AgentName;
 use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
-use super::{Exit, Failure, ago, complete, number, place};
+use super::{Exit, Failure, complete, number, place};
 use cowhand_engine::queues::given_up::GivenUp;
 use cowhand_engine::queues::{DroppedResult, ItemStatus, ItemView};
 use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
@@ -224,7 +225,7 @@ impl List {
                 view.item.id.to_string(),
                 status(&view),
                 view.item.priority.as_str().to_owned(),
-                ago::from_now(now, view.item.created_at),
+                duration::from_now(now, view.item.created_at),
                 agents.join(", "),
                 print::cell(&view.item.title),
             ]);
@@ -260,7 +261,7 @@ fn status(view: &ItemView) -> String {
 /// That the last job worked on another text, and where its result is.
 fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
     let DroppedResult { job, at, message } = dropped;
-    format!("of {job}, {}: {message}; `cowhand job {job}` shows it", ago::from_now(now, *at))
+    format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::from_now(now, *at))
 }
 
 fn show(view: &ItemView, json: bool) {
@@ -275,7 +276,7 @@ fn show(view: &ItemView, json: bool) {
         ("status", status(view)),
         ("priority", item.priority.as_str().to_owned()),
         ("labels", item.labels.join(", ")),
-        ("created", ago::from_now(now, item.created_at)),
+        ("created", duration::from_now(now, item.created_at)),
         ("agents", agents.join(", ")),
         ("url", item.url.clone()),
         ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),

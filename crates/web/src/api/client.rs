@@ -106,7 +106,8 @@ impl Client {
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, Problem> {
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
-            let response = self.send_once(self.request(&method, path, body.clone())?).await?;
+            let request = self.request(&method, path, body.clone())?;
+            let response = Box::pin(self.send_once(request)).await?;
             if response.status() != StatusCode::SERVICE_UNAVAILABLE {
                 return Ok(response);
             }

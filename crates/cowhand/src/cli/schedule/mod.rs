@@ -6,13 +6,14 @@ use std::path::Path;
 use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use cowhand_core::duration;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::advice::advised;
 use super::print::{self, Table};
-use super::{Failure, ago, complete, left, place};
+use super::{Failure, complete, left, place};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{Page, segment};
 
@@ -132,9 +133,11 @@ const fn plain_or_none(view: &ScheduleView) -> bool {
 /// due that waits.
 fn when_again(view: &ScheduleView, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
-        (ScheduleStatus::Paused, Some(until), _) => format!("; it tries again {}", ago::in_words(now, until)),
+        (ScheduleStatus::Paused, Some(until), _) => {
+            format!("; it tries again {}", duration::until(now, until))
+        }
         (_, _, Some(since)) if view.is_starved(now) => {
-            format!("; due since {}{}", ago::from_now(now, since), view.due_again_in_words())
+            format!("; due since {}{}", duration::from_now(now, since), view.due_again_in_words())
         }
         _ => String::new(),
     }
@@ -148,7 +151,7 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
         "NEXT",
         "WHY",
     ]);
-    let when = |at: Option<Timestamp>| at.map(|at| ago::from_now(now, at)).unwrap_or_default();
+    let when = |at: Option<Timestamp>| at.map(|at| duration::from_now(now, at)).unwrap_or_default();
     for view in views {
         // What the columns beside it say already.
         let plain = |reason: &SkipReason| matches!(reason, SkipReason::NotDue | SkipReason::UnsupportedType);
@@ -180,7 +183,7 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
             view.kind.clone(),
             view.status.as_str().to_owned(),
             when(view.last_run_at),
-            view.next_run_at.map(|at| ago::in_words(now, at)).unwrap_or_default(),
+            view.next_run_at.map(|at| duration::until(now, at)).unwrap_or_default(),
             why.map(|why| advised(&why).into_owned()).unwrap_or_default(),
         ]);
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use cowhand_core::cron::Cron;
+use cowhand_core::duration;
 use cowhand_core::plan::coming::times;
 use cowhand_core::policy::Zone;
 use cowhand_core::schedule::SkipReason;
@@ -14,7 +15,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::FullName;
 use crate::cli::filter::Since;
-use crate::cli::{Failure, ago, complete, number, place, print};
+use crate::cli::{Failure, complete, number, place, print};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
@@ -97,7 +98,7 @@ impl Next {
         let rows = coming.into_iter().map(|Coming { at, zone, name }| {
             let local = at.to_zoned(zone).strftime("%a %Y-%m-%d %H:%M:%S %Z").to_string();
             let name = name.filter(|_| self.name.is_none()).unwrap_or_default();
-            [local, ago::in_words(from, at), name]
+            [local, duration::until(from, at), name]
         });
         let rows: Vec<[String; 3]> = rows.collect();
         let widest = |column: usize| rows.iter().map(|row| row[column].width()).max().unwrap_or_default();

@@ -96,7 +96,7 @@ fn head(
             }
             div { dt { "Trigger" } dd { (job.trigger_type.as_str()) } }
             div { dt { "Made" } dd { (marks::at(job.started_at)) } }
-            div { dt { "Ran" } dd { (marks::duration(job, now)) } }
+            div { dt { "Ran" } dd { (marks::job_duration(job, now)) } }
             @if job.attempt > 1 { div { dt { "Attempts" } dd { (job.attempt) } } }
             @if let Some(time) = job.not_before.filter(|time| *time > now) { div { dt { "Not before" } dd { (marks::at(time)) } } }
             div { dt { "Cost" } dd { (marks::cost(job.usage.as_ref())) } }

@@ -132,7 +132,7 @@ pub(super) fn table(jobs: &[JobRecord], now: Timestamp, nothing: &Markup) -> Mar
                         td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } @else { span.muted { "–" } } }
                         td.wide { (job.trigger_type.as_str()) }
                         td { (marks::from_now(job.started_at, now)) }
-                        td.wide.end { (marks::duration(job, now)) }
+                        td.wide.end { (marks::job_duration(job, now)) }
                         td.wide.end { (marks::cost(job.usage.as_ref())) }
                         td.wide.grow { (marks::about(job)) }
                     }

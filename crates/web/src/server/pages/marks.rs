@@ -1,9 +1,10 @@
 //! Small things that many pages show: how something stands, when it was, how long it took, what it cost.
 
 use cowhand_core::budget::assumed_sentence;
+use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus, JobUsage};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use maud::{Markup, PreEscaped, html};
 
 use super::text::{Text, plain, short};
@@ -68,50 +69,26 @@ pub(super) fn at(time: Timestamp) -> Markup {
 /// How far away: `in 5m`, `3m ago`. The exact time is on hover.
 pub(super) fn from_now(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    let distance = time.duration_since(now);
-    let text = if distance.is_positive() {
-        format!("in {}", span(distance))
-    } else if distance.abs() < SignedDuration::from_secs(1) {
-        "now".to_owned()
-    } else {
-        format!("{} ago", span(distance.abs()))
-    };
-    html! { time datetime=(time) title=(exact) data-from-now { (text) } }
+    html! { time datetime=(time) title=(exact) data-from-now { (duration::from_now(now, time)) } }
 }
 
 /// How far away a time is that has not come: `in 5m`, and `now` from then on.
 pub(super) fn due(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
-    let distance = time.duration_since(now);
-    let text = if distance.as_secs() > 0 { format!("in {}", span(distance)) } else { "now".to_owned() };
-    html! { time datetime=(time) title=(exact) data-due { (text) } }
+    html! { time datetime=(time) title=(exact) data-due { (duration::until(now, time)) } }
 }
 
 /// How long it runs; the script counts on.
 pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     let exact = format!("since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"));
-    html! { time.number datetime=(since) title=(exact) data-elapsed { (span(now.duration_since(since))) } }
-}
-
-/// Two units at most.
-pub(super) fn span(length: SignedDuration) -> String {
-    let seconds = length.as_secs().max(0);
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
-        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{}d {:02}h", seconds / 86_400, seconds % 86_400 / 3600),
-    }
-}
-
-pub(super) fn seconds(seconds: u64) -> String {
-    span(SignedDuration::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX)))
+    let length = duration::in_words(now.duration_since(since));
+    html! { time.number datetime=(since) title=(exact) data-elapsed { (length) } }
 }
 
 /// How long a job ran, or has run so far.
-pub(super) fn duration(job: &JobRecord, now: Timestamp) -> Markup {
+pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
     match (job.duration_seconds, job.run_started_at) {
-        (Some(length), Some(_)) => html! { span.number { (seconds(length)) } },
+        (Some(length), Some(_)) => html! { span.number { (duration::seconds_in_words(length)) } },
         (None, Some(since)) if job.status == JobStatus::Running => elapsed(since, now),
         _ => html! { span.muted { "–" } },
     }
@@ -189,11 +166,6 @@ mod tests {
 
     #[test]
     fn figures_for_people() {
-        for (length, expected) in
-            [(0, "0s"), (59, "59s"), (61, "1m 01s"), (3_700, "1h 01m"), (90_000, "1d 01h")]
-        {
-            assert_eq!(seconds(length), expected);
-        }
         for (number, expected) in
             [(9_999, "9999"), (12_345, "12k"), (1_234_567, "1.2M"), (5_000_000_000, "5.0G")]
         {

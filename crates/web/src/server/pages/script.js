@@ -8,17 +8,25 @@
   document.documentElement.classList.add('js');
 
   // ---- Times: local, with the exact one on hover.
-  const pad = (number) => String(number).padStart(2, '0');
   const clock = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
   const hours = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', hour12: false });
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' });
+  // The rules of crates/core/src/duration.rs.
   function span(milliseconds) {
-    const s = Math.max(0, Math.floor(milliseconds / 1000));
-    if (s < 60) return `${s}s`;
-    if (s < 3600) return `${Math.floor(s / 60)}m ${pad(s % 60)}s`;
-    if (s < 86400) return `${Math.floor(s / 3600)}h ${pad(Math.floor((s % 3600) / 60))}m`;
-    return `${Math.floor(s / 86400)}d ${pad(Math.floor((s % 86400) / 3600))}h`;
+    const units = [['d', 86400], ['h', 3600], ['m', 60], ['s', 1]];
+    const seconds = Math.max(0, milliseconds / 1000);
+    const smallest = seconds >= 86400 ? 3600 : seconds >= 3600 ? 60 : 1;
+    let left = Math.round(seconds / smallest) * smallest;
+    const parts = [];
+    for (const [name, size] of units) {
+      const count = Math.floor(left / size);
+      if (count > 0) parts.push(`${count}${name}`);
+      left -= count * size;
+    }
+    return parts.join(' ') || '0s';
   }
+  const until = (distance) => (span(distance) === '0s' ? 'now' : `in ${span(distance)}`);
+  const since = (distance) => (span(distance) === '0s' ? 'just now' : `${span(distance)} ago`);
   function put(element, text) {
     if (element.textContent !== text) element.textContent = text;
   }
@@ -30,11 +38,10 @@
     for (const time of $$('time[data-elapsed]', root)) put(time, span(now - Date.parse(time.dateTime)));
     for (const time of $$('time[data-from-now]', root)) {
       const distance = Date.parse(time.dateTime) - now;
-      put(time, Math.abs(distance) < 1000 ? 'now' : distance > 0 ? `in ${span(distance)}` : `${span(-distance)} ago`);
+      put(time, distance > 0 ? until(distance) : since(-distance));
     }
     for (const time of $$('time[data-due]', root)) {
-      const distance = Date.parse(time.dateTime) - now;
-      put(time, distance < 1000 ? 'now' : `in ${span(distance)}`);
+      put(time, until(Date.parse(time.dateTime) - now));
     }
   }
   function localise(root = document) {

@@ -1,6 +1,7 @@
 //! The last and the next 24 hours of every schedule, drawn.
 
 use axum::extract::State;
+use cowhand_core::duration;
 use cowhand_core::job::JobStatus;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
@@ -132,7 +133,7 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
         firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
     // A job that was cancelled before it began took no time.
     let took = firing.started_at.zip(firing.finished_at);
-    let took = took.map(|(begin, end)| format!(", took {}", marks::span(end.duration_since(begin))));
+    let took = took.map(|(begin, end)| format!(", took {}", duration::in_words(end.duration_since(begin))));
     Mark {
         kind,
         at: scale.percent(begin),

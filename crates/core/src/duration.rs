@@ -1,0 +1,70 @@
+//! Durations as people read them: `3m 5s`, `in 2h 10m`, `1d 1h ago`. The script of the dashboard repeats these rules, because it
+//! keeps the times of an open page current; both are tested with `tests/durations.json`.
+
+use jiff::{SignedDuration, Span, SpanRound, Timestamp, Unit};
+
+/// Formats a duration with at most two units, rounded: `59s`, `1m 5s`, `2h`, `1d 1h`. A negative duration is `0s`.
+pub fn in_words(duration: SignedDuration) -> String {
+    let smallest = match duration.as_secs() {
+        86_400.. => Unit::Hour,
+        3_600..86_400 => Unit::Minute,
+        _ => Unit::Second,
+    };
+    let round = SpanRound::new().largest(Unit::Day).smallest(smallest).days_are_24_hours();
+    let span = Span::try_from(duration.max(SignedDuration::ZERO)).and_then(|span| span.round(round));
+    span.map_or_else(|_| ZERO.to_owned(), |span| format!("{span:#}"))
+}
+
+/// Formats a number of seconds as [`in_words`] does.
+pub fn seconds_in_words(count: u64) -> String {
+    in_words(SignedDuration::from_secs(count.try_into().unwrap_or(i64::MAX)))
+}
+
+/// Formats the time until `at`: `in 2h 10m`, or `now` if it has come.
+pub fn until(now: Timestamp, at: Timestamp) -> String {
+    match in_words(at.duration_since(now)) {
+        words if words == ZERO => "now".to_owned(),
+        words => format!("in {words}"),
+    }
+}
+
+/// Formats the distance of `at`, before or after now: `3m 5s ago`, `just now`, `in 2h 10m`.
+pub fn from_now(now: Timestamp, at: Timestamp) -> String {
+    if at > now {
+        return until(now, at);
+    }
+    match in_words(now.duration_since(at)) {
+        words if words == ZERO => "just now".to_owned(),
+        words => format!("{words} ago"),
+    }
+}
+
+const ZERO: &str = "0s";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_units_at_most() {
+        let cases = include_str!("../../../tests/durations.json");
+        let cases: Vec<(i64, String)> = serde_json::from_str(cases).unwrap();
+        for (milliseconds, expected) in cases {
+            assert_eq!(in_words(SignedDuration::from_millis(milliseconds)), expected, "{milliseconds}");
+        }
+        assert_eq!(in_words(SignedDuration::from_secs(-5)), "0s");
+        assert_eq!(seconds_in_words(3_725), "1h 2m");
+    }
+
+    #[test]
+    fn before_and_after_now() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let at = |milliseconds: i64| now + SignedDuration::from_millis(milliseconds);
+        assert_eq!(from_now(now, at(-65_000)), "1m 5s ago");
+        assert_eq!(from_now(now, at(90_061_000)), "in 1d 1h");
+        assert_eq!(from_now(now, now), "just now");
+        assert_eq!(from_now(now, at(300)), "now");
+        assert_eq!(until(now, at(-3_000)), "now");
+        assert_eq!(until(now, at(3_000)), "in 3s");
+    }
+}
