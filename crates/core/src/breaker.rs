@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::Backoff;
 use crate::cut::cut;
 use crate::interval::Interval;
 use crate::job::{ErrorKind, JobError, Outcome, signature};
@@ -136,10 +137,9 @@ impl Breaker {
 
     fn pause(&self, fuse: &mut BreakerState, now: Timestamp, reason: &str) -> Pause {
         const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-        let doubled = 1_i32.checked_shl(fuse.pauses.min(30)).unwrap_or(i32::MAX);
-        let pause = self.pause.duration();
-        let pause = pause.checked_mul(doubled).unwrap_or(LONGEST).min(LONGEST.max(pause));
+        let first = self.pause.duration();
         fuse.pauses = fuse.pauses.saturating_add(1);
+        let pause = Backoff::doubling(first, LONGEST.max(first)).after(fuse.pauses);
         Pause {
             until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
             reason: cut(reason, 0, LONGEST_REASON),

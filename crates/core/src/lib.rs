@@ -8,6 +8,7 @@
 pub mod actor;
 pub mod ask;
 pub mod attempt;
+pub mod backoff;
 pub mod breaker;
 pub mod budget;
 pub mod config;

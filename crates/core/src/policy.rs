@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::Backoff;
 use crate::interval::{Interval, IntervalError};
 pub use jitter::Jitter;
 
@@ -99,8 +100,7 @@ impl Retry {
         if !wanted || ended >= self.max_attempts {
             return None;
         }
-        let doubled = 1_i32.checked_shl(ended.saturating_sub(1).min(30)).unwrap_or(i32::MAX);
-        Some(self.backoff.duration().checked_mul(doubled).unwrap_or(LONGEST).min(LONGEST))
+        Some(Backoff::doubling(self.backoff.duration(), LONGEST).after(ended))
     }
 }
 

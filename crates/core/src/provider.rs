@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::backoff::Backoff;
 use crate::interval::Interval;
 pub use reset::reset;
 
@@ -114,18 +115,14 @@ impl Parked {
             (None, None) => 1,
         };
         let told = reset.filter(|reset| *reset > now && reset.duration_since(now) <= LONGEST);
-        let until = told.unwrap_or_else(|| now.checked_add(pause(times)).unwrap_or(now));
+        let until = told.unwrap_or_else(|| now.checked_add(UNKNOWN_RESET.after(times)).unwrap_or(now));
         let until = parked.map_or(until, |parked| until.max(parked.until));
         Self { provider, since: parked.map_or(now, |parked| parked.since), until, message, times }
     }
 }
 
-/// How long to wait for what says nothing about its end: 15 s, then twice as long each time, at most 15 min.
-fn pause(times: u32) -> SignedDuration {
-    let doubled = 15_i64.saturating_mul(1 << times.saturating_sub(1).min(10));
-    SignedDuration::from_secs(doubled).min(LONGEST_PAUSE)
-}
-
+/// Waits for a limit that does not say when it ends.
+const UNKNOWN_RESET: Backoff = Backoff::doubling(SignedDuration::from_secs(15), LONGEST_PAUSE);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
 use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::backoff::Backoff;
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
 use cowhand_core::interval::Interval;
@@ -130,7 +131,6 @@ impl AttemptTask {
             }
             self.stopped = self.stopped_before().await;
         }
-        let mut pause = Duration::from_millis(200);
         let mut failures = 0;
         loop {
             // Its output is a view, which must not hold it up.
@@ -165,8 +165,7 @@ impl AttemptTask {
             if *self.wishes.borrow() == StopRequest::Detach {
                 return;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(FOLLOW_BACKOFF.pause_after(failures)).await;
         }
     }
 
@@ -485,6 +484,8 @@ const MOST_FAILURES: u32 = 3;
 
 /// Before something that failed is tried again.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const FOLLOW_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
 
 /// How often an attempt is looked at even if nothing moves.
 const LOOK: Duration = Duration::from_millis(500);

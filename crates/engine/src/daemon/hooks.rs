@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::backoff::Backoff;
 use cowhand_core::hook::{HookOutline, HookState};
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
@@ -28,8 +29,12 @@ const SHORTEST_WAIT: SignedDuration = SignedDuration::from_secs(1);
 const AFTER_TROUBLE: SignedDuration = SignedDuration::from_secs(5);
 /// How often its end is written down before the next who takes it is left to do so.
 const WRITES: u32 = 10;
+const WRITE_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(10));
 /// How often one is tried that panics each time.
 const MOST_TRIES: u32 = 5;
+const HOOK_BACKOFF: Backoff =
+    Backoff::quadrupling(SignedDuration::from_secs(1), SignedDuration::from_secs(256));
 
 pub(super) async fn run_hooks(engine: Arc<Engine>) {
     // What a daemon before us has begun, or this loop before it panicked.
@@ -112,8 +117,7 @@ async fn renew(engine: &Engine, owed: &OwedHook, time: SignedDuration) {
 }
 
 async fn settle(engine: &Arc<Engine>, owed: &OwedHook, tried: Tried) {
-    let mut pause = Duration::from_millis(200);
-    for _ in 0..WRITES {
+    for failures in 1..=WRITES {
         match write(engine, owed, &tried).await {
             Ok(()) => {
                 fault::place("hook_settled");
@@ -124,8 +128,7 @@ async fn settle(engine: &Arc<Engine>, owed: &OwedHook, tried: Tried) {
                 warn!(job = %owed.job, "the end of its {} is not written yet: {error}", owed.run.label());
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_secs(10));
+        tokio::time::sleep(WRITE_BACKOFF.pause_after(failures)).await;
     }
 }
 
@@ -134,7 +137,7 @@ async fn write(engine: &Engine, owed: &OwedHook, tried: &Tried) -> Result<(), St
     let (end, said) = match tried {
         Tried::Again { reason, asked, tries, .. } if owed.run.tries < *tries => {
             let asked = asked.and_then(|asked| SignedDuration::try_from(asked).ok());
-            let again = in_future(engine, asked.unwrap_or_else(|| backoff(owed.run.tries)));
+            let again = in_future(engine, asked.unwrap_or_else(|| HOOK_BACKOFF.after(owed.run.tries)));
             warn!(%job, "its {label} is tried again at {again}: {reason}");
             return engine.store.postpone_hook(owed, reason.clone(), again).await;
         }
@@ -160,11 +163,6 @@ fn ends_the_rest(engine: &Engine, owed: &OwedHook) -> bool {
     let agent = loaded.roster.agent(&owed.agent);
     let hook = agent.and_then(|agent| HookOutline::find(&agent.settings, &owed.run));
     hook.is_some_and(|hook| hook.continue_on_error == Some(false))
-}
-
-/// A second, then four times as long each time.
-fn backoff(tries: u32) -> SignedDuration {
-    SignedDuration::from_secs(1 << (2 * tries.clamp(1, 5) - 2))
 }
 
 fn in_future(engine: &Engine, time: SignedDuration) -> Timestamp {
@@ -198,14 +196,4 @@ fn folders(attempts: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>()?;
     let of_hook = |path: &std::path::PathBuf| Attempt::at(path).is_ok_and(|attempt| attempt.hook().is_some());
     Ok(paths.into_iter().filter(of_hook).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow() {
-        assert_eq!([1, 2, 3, 4, 5, 9].map(|tries| backoff(tries).as_secs()), [1, 4, 16, 64, 256, 256]);
-    }
 }

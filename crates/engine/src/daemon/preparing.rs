@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::backoff::Backoff;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::FiringKey;
+use jiff::SignedDuration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
@@ -19,7 +21,7 @@ use crate::context::Engine;
 use cowhand_store::MOST_TRIES_IN_FRONT;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
 /// Prepares the firings of the schedule until none is left. `more` says that there are new ones.
 pub(super) async fn prepare_in_order(engine: Arc<Engine>, schedule: ScheduleId, more: Arc<Notify>) {
@@ -84,8 +86,7 @@ impl Line<'_> {
             Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PAUSE, in_front: true },
             Step::Failed { error, tries, wait } => {
                 self.say(key, &error).await;
-                let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(6));
-                let again = Instant::now() + wait.unwrap_or(pause.min(LONGEST_PAUSE));
+                let again = Instant::now() + wait.unwrap_or_else(|| BACKOFF.pause_after(tries));
                 Stuck { again, in_front: tries < MOST_TRIES_IN_FRONT }
             }
         };

@@ -1,13 +1,14 @@
 //! What an agent can say to the fleet that runs it, with the token of its job.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cowhand_core::ask::{Answered, Ask, AskState};
+use cowhand_core::backoff::Backoff;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::interval::Interval;
 use cowhand_core::job::JobRecord;
 use cowhand_core::report::{Report, ReportedOutcome};
+use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,13 +46,13 @@ impl JobTools {
     where
         F: Future<Output = Result<T, Problem>> + Send,
     {
-        let mut pause = Duration::from_millis(200);
+        let mut failures = 0;
         loop {
             match ask().await {
                 Ok(answer) => return Ok(answer),
                 Err(problem) if may_pass(problem.code) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    failures += 1;
+                    tokio::time::sleep(BACKOFF.pause_after(failures)).await;
                 }
                 Err(problem) => return Err(problem.message),
             }
@@ -114,7 +115,7 @@ enum Heard {
 }
 
 const WAIT_SECONDS: u32 = 25;
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
 
 /// Whether it may be well after a while: the daemon restarts, or its store is away.
 const fn may_pass(code: Code) -> bool {

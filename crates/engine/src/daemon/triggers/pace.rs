@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use cowhand_core::backoff::Backoff;
+use jiff::SignedDuration;
+
 /// What the last answers were like.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
@@ -9,8 +12,8 @@ pub(super) struct Pace {
     empties: u32,
 }
 
-const LEAST: Duration = Duration::from_millis(10);
-const MOST: Duration = Duration::from_secs(1);
+const EMPTY_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(10), SignedDuration::from_secs(1));
 
 impl Pace {
     /// There was something, so there may be more.
@@ -21,7 +24,7 @@ impl Pace {
     /// The rest of the time that asking for nothing takes at least: a strategy that answers at once must not spin.
     pub(super) fn nothing(&mut self, took: Duration) -> Duration {
         self.errors = 0;
-        let floor = LEAST.saturating_mul(1 << self.empties.min(10)).min(MOST);
+        let floor = EMPTY_BACKOFF.pause_after(self.empties + 1);
         self.empties = if took < floor { self.empties + 1 } else { 0 };
         floor.saturating_sub(took)
     }
@@ -50,7 +53,7 @@ mod tests {
         assert_eq!(pace.nothing(Duration::from_mins(1)), Duration::ZERO, "it waited long enough itself");
         assert_eq!(pace.nothing(Duration::from_millis(4)), Duration::from_millis(6));
         pace.tasks();
-        assert_eq!(pace.nothing(Duration::ZERO), LEAST);
+        assert_eq!(pace.nothing(Duration::ZERO), Duration::from_millis(10));
     }
 
     #[test]

@@ -1,0 +1,52 @@
+//! Waits that grow with each failure in a row, up to a longest one.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+/// A first wait, the factor by which each further wait grows, and the longest wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    first: SignedDuration,
+    longest: SignedDuration,
+    factor: i32,
+}
+
+impl Backoff {
+    pub const fn doubling(first: SignedDuration, longest: SignedDuration) -> Self {
+        Self { first, longest, factor: 2 }
+    }
+
+    pub const fn quadrupling(first: SignedDuration, longest: SignedDuration) -> Self {
+        Self { first, longest, factor: 4 }
+    }
+
+    /// Returns the wait after this many failures in a row. The first failure is number 1.
+    pub fn after(self, failures: u32) -> SignedDuration {
+        let grown = self.factor.checked_pow(failures.saturating_sub(1));
+        let wait = grown.and_then(|grown| self.first.checked_mul(grown));
+        wait.unwrap_or(self.longest).min(self.longest)
+    }
+
+    /// Returns the same as [`Self::after`], for timers.
+    pub fn pause_after(self, failures: u32) -> Duration {
+        self.after(failures).unsigned_abs()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_the_longest() {
+        let seconds = SignedDuration::from_secs;
+        let doubling = Backoff::doubling(seconds(15), seconds(900));
+        let waits = [0, 1, 2, 3, 6, 7, 8, 40, u32::MAX].map(|failures| doubling.after(failures).as_secs());
+        assert_eq!(waits, [15, 15, 30, 60, 480, 900, 900, 900, 900]);
+        let quadrupling = Backoff::quadrupling(seconds(1), seconds(256));
+        let waits = [1, 2, 3, 4, 5, 9].map(|failures| quadrupling.after(failures).as_secs());
+        assert_eq!(waits, [1, 4, 16, 64, 256, 256]);
+        assert_eq!(Backoff::doubling(seconds(i64::MAX), seconds(60)).pause_after(2), Duration::from_mins(1));
+    }
+}
