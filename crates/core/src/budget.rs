@@ -4,8 +4,8 @@
 //! the reservation. Therefore budgets hold even if many attempts start at once. The rule ([`SpendLimits::reserve`]):
 //!
 //! 1. Reserve the rest of the job's own budget, if it has one; else the cost of the most expensive of the agent's last
-//!    attempts. Never reserve more than the smallest daily or monthly budget, because an agent whose run was once too
-//!    expensive could then never run again.
+//!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent whose run was once too
+//!    expensive could never run again.
 //! 2. If neither is known, reserve everything that is left.
 //! 3. The attempt starts only if the reservation fits into every budget, together with all other reservations.
 //!
@@ -389,7 +389,7 @@ impl SpendLimits {
                 .windows(unit, own, fleet)
                 .map(|window| OverBudget { needed, ..window })
                 .filter(|window| left(window) < needed);
-            // Report the budget that ends last.
+            // Report the budget whose period ends last.
             if let Some(over) = over.max_by_key(|over| over.until) {
                 return Err(over);
             }

@@ -111,9 +111,9 @@ pub struct Preparing {
 }
 
 impl Preparing {
-    /// Returns the time until which a place is reserved for the items of a poll of a work source. Without that,
+    /// Returns the time until which a place is kept free for the items of a poll of a work source. Without that,
     /// schedules that are always due would take every place before the work source has answered. None if no place is
-    /// reserved any more.
+    /// kept any more.
     fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
         let until = self.since.checked_add(KEPT_FOR_A_LOOK).ok()?;
         (!self.in_trouble && self.since <= now && now < until).then_some(until)
@@ -450,7 +450,7 @@ impl<'a> Live<'a> {
     }
 
     /// Checks whether a firing takes a place when it fires. Preparation may take long or never end, so its job takes a
-    /// place when it is created. For a poll of a work source a place is reserved for a short time.
+    /// place when it is created. For a poll of a work source a place is kept free for a short time.
     const fn takes_place(&self) -> bool {
         self.takes_work || !self.needs_preparing
     }
@@ -472,11 +472,11 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
 }
 
 /// Places of an agent: those of running jobs, those that pending jobs take before any new firing, and those that are
-/// reserved for polls of work sources.
+/// kept free for polls of work sources.
 struct Places {
     max: u32,
     taken: u32,
-    /// Time at which the first reserved place becomes free.
+    /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
 }

@@ -183,7 +183,7 @@ fn what_an_attempt_reserves() {
     for (name, own, fleet, spent, by_all, most, expected) in table {
         assert_eq!(reserved(own, fleet, spent, by_all, most), expected, "{name}");
     }
-    // The budget that ends last is reported.
+    // The budget whose period ends last is reported.
     let both = Budget { per_day_usd: Some(1.0), per_month_usd: Some(2.0), ..none };
     assert_eq!(reserved(both, none, spending(1.0, 2.0, 0.0, 0.0), nothing, None), "agent, month");
 }

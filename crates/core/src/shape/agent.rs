@@ -86,8 +86,8 @@ pub struct Agent {
     pub ask_timeout: Option<Interval>,
     /// Rules for follow-ups of its jobs, and agents that may request its jobs; unset means that there are none.
     pub followups: Option<Followups>,
-    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); always on with `permission_mode:
-    /// ask` or `followups.max`. Unset means false.
+    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); on in any case with `followups.max`
+    /// or `permission_mode: ask`. Unset means false.
     pub fleet_tools: Option<bool>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,

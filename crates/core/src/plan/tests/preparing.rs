@@ -60,7 +60,7 @@ fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
     assert!(fires(&(scene.max(2), other), "10:00:01"), "one place is kept, and there is another");
 }
 
-/// Each poll has its own reserved place: see decision 0029.
+/// Each poll keeps its own place: see decision 0029.
 #[test]
 fn two_looks_for_work_keep_two_places() {
     let (mut scene, other) = preparing("work_source", false);
