@@ -1,4 +1,4 @@
-//! How long a config takes, beside a bare pass of the YAML parser over the same text in the same run.
+//! Measures the time to load a config, compared with a bare pass of the YAML parser over the same text in the same run.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn main() {
     }
 }
 
-/// The best of many: what the machine can do when nothing disturbs it.
+/// Returns the best of many runs: the time on an undisturbed machine.
 fn best<T>(mut run: impl FnMut() -> T) -> Duration {
     let times = (0..30).map(|_| {
         let start = Instant::now();

@@ -1,5 +1,5 @@
-//! Next times per second, each beside a bare civil-time step in the same run, so that the ratio means the same
-//! on every machine: `cargo bench -p cowhand-core --bench cron`.
+//! Measures next times per second, each compared with a bare civil-time step in the same run, so that the ratio is
+//! comparable on every machine: `cargo bench -p cowhand-core --bench cron`.
 
 #![expect(clippy::expect_used, reason = "a benchmark of constants has nobody to report to")]
 
@@ -14,7 +14,7 @@ const EXPRESSIONS: [&str; 3] = ["*/5 * * * *", "0 9 * * MON-FRI", "0 0 29 2 *"];
 const FOR: Duration = Duration::from_millis(300);
 
 fn main() {
-    // `cargo test --benches` gives no `--bench` argument: one short turn shows that it works.
+    // `cargo test --benches` passes no `--bench` argument: one short run shows that it works.
     let turn = if std::env::args().any(|argument| argument == "--bench") { FOR } else { Duration::ZERO };
     let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a constant");
     println!("{:<15} {:<18} {:>12} {:>9}", "zone", "expression", "next/s", "of a step");
@@ -30,13 +30,13 @@ fn main() {
     }
 }
 
-/// The least that any answer costs: to the wall clock, five minutes on, and back to an instant.
+/// Computes the minimum for any next time: convert to civil time, add five minutes, and convert back to an instant.
 fn civil_step(at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     let civil = zone.to_datetime(at).checked_add(5.minutes()).ok()?;
     zone.to_timestamp(civil).ok()
 }
 
-/// How often `next` can be asked in a second, each answer being the next question.
+/// Returns how often `next` can be called in a second, with each result as the next argument.
 fn rate(turn: Duration, start: Timestamp, mut next: impl FnMut(Timestamp) -> Option<Timestamp>) -> f64 {
     const BATCH: u32 = 200;
     let (began, mut asked, mut at) = (Instant::now(), 0_u32, start);

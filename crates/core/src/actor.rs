@@ -1,4 +1,4 @@
-//! Who had something done: every event that somebody asked for says by whom.
+//! The actor of an event: the person, token, sender or job that requested it.
 
 use core::net::IpAddr;
 use std::fmt;
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{JobId, TokenName};
 
-/// What nobody asked for was done by the fleet itself: the event's schedule, if it has one, says why.
+/// The requester of an event. The fleet itself caused an event without an actor; its schedule, if any, says why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "who", rename_all = "snake_case")]
 pub enum Actor {
-    /// Somebody on this machine, over the socket.
+    /// A user of this machine who used the Unix socket.
     Person {
         uid: u32,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -22,15 +22,15 @@ pub enum Actor {
     Token {
         name: TokenName,
         from: IpAddr,
-        /// It came with a browser's cookie.
+        /// True if the request came with a browser's cookie.
         #[serde(default)]
         browser: bool,
     },
-    /// Whoever sends a webhook.
+    /// The sender of a webhook.
     Sender { from: IpAddr },
-    /// Whoever opened a link that `cowhand dashboard` printed.
+    /// The opener of a login link that `cowhand dashboard` printed.
     Link { from: IpAddr },
-    /// An agent, from inside the job that it works on.
+    /// An agent, from inside its running job.
     Job { job: JobId },
 }
 

@@ -1,4 +1,4 @@
-//! What an agent asks of a person while it runs: whether it may use a tool, or a question of its own.
+//! Asks: requests of a running agent to a person, either for permission to use a tool or a free question.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,14 +12,15 @@ use crate::actor::Actor;
 use crate::id::{AgentName, IdError, JobId, JobName, ScheduleName};
 use crate::word::written_as;
 
-/// For so long an agent waits for an answer, if the config says nothing.
+/// Default time that an agent waits for an answer.
 pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 
-/// For so long, all in all, the clock of an attempt stands still while its agent waits; or for as long as one answer may
-/// take, if that is longer. Else an agent that asks on and on would never come to its end.
+/// Maximum total time for which the clock of an attempt is stopped while its agent waits for answers. If the timeout of
+/// one ask is longer, that applies instead. Without this bound, an agent that asks again and again would never reach
+/// its time limit.
 pub const LONGEST_STANDSTILL: SignedDuration = SignedDuration::from_hours(24);
 
-/// The job, and which of its asks: `job-2026-01-05-a1b2c3.1`.
+/// Id of an ask: the id of its job and its number in that job, for example `job-2026-01-05-a1b2c3.1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^job-\d{4}-\d{2}-\d{2}-[a-z0-9]{6}\.[1-9]\d{0,8}$"))]
@@ -28,7 +29,7 @@ pub struct AskId {
     pub number: u32,
 }
 
-/// What people type to name an ask: as its id, with any name of its job.
+/// Name by which people refer to an ask: like its id, but with any name of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskName {
     pub job: JobName,
@@ -46,17 +47,17 @@ pub struct Ask {
     #[serde(flatten)]
     pub what: Asked,
     pub asked_at: Timestamp,
-    /// Then the answer is no.
+    /// Time at which an open ask is denied.
     pub expires_at: Timestamp,
     #[serde(flatten)]
     pub state: AskState,
 }
 
-/// What is asked.
+/// Subject of an ask.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Asked {
-    /// Whether it may use this tool like that; secrets that we know of are masked.
+    /// Permission to use this tool with this input. Known secrets are masked.
     Tool {
         tool: String,
         input: Value,
@@ -66,20 +67,20 @@ pub enum Asked {
     },
 }
 
-/// How it stands.
+/// State of an ask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum AskState {
     Open,
     Allowed(Answered),
     Denied(Answered),
-    /// In words.
+    /// Answered with a text.
     Answered(Answered),
-    /// Nobody answered in time, which means no.
+    /// Not answered in time, which means denied.
     Expired {
         answered_at: Timestamp,
     },
-    /// The attempt ended before anybody answered.
+    /// Not answered before the attempt ended.
     Ended {
         answered_at: Timestamp,
     },
@@ -94,7 +95,7 @@ pub struct Answered {
     pub message: Option<String>,
 }
 
-/// The word for how it stands.
+/// Status of an ask, without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AskStatus {
@@ -112,7 +113,7 @@ written_as! {
     }
 }
 
-/// What a person says.
+/// Answer of a person to an ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     Allow { message: Option<String> },
@@ -131,7 +132,8 @@ pub enum AskRefused {
 }
 
 impl Ask {
-    /// The only way to answer it. A question may be denied, too: then the agent has to go on without an answer.
+    /// Answers this ask. No other function does. A question can also be denied; the agent then has to continue without
+    /// an answer.
     pub fn answer(&mut self, answer: Answer, by: Option<Actor>, now: Timestamp) -> Result<(), AskRefused> {
         if !self.is_open(now) {
             let status = if self.state == AskState::Open { AskStatus::Expired } else { self.state.status() };
@@ -150,13 +152,13 @@ impl Ask {
         Ok(())
     }
 
-    /// Whether somebody can still answer it.
+    /// Checks whether this ask can still be answered.
     pub fn is_open(&self, now: Timestamp) -> bool {
         self.state == AskState::Open && now < self.expires_at
     }
 }
 
-/// For how long an attempt, since it began, waited for at least one of these to be answered.
+/// Returns the time for which an attempt that began at `since` waited for at least one of these asks.
 pub fn waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration {
     let end = |ask: &Ask| ask.state.since().unwrap_or(ask.expires_at).min(now);
     let mut spans: Vec<_> = asks.iter().map(|ask| (ask.asked_at, end(ask))).collect();
@@ -172,20 +174,20 @@ pub fn waited(asks: &[Ask], since: Timestamp, now: Timestamp) -> SignedDuration 
     waited
 }
 
-/// What a rule denied, so that nobody was asked.
+/// Use of a tool that a permission rule denied without asking a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Denial {
     pub tool: String,
-    /// As it is written in the config.
+    /// The rule as it is written in the config.
     pub rule: String,
-    /// How often the job tried.
+    /// Number of times the job tried.
     pub times: u32,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
 }
 
 impl Asked {
-    /// In one or two words.
+    /// Returns a short label: the tool, or `question`.
     pub fn label(&self) -> &str {
         match self {
             Self::Tool { tool, .. } => tool,
@@ -195,7 +197,7 @@ impl Asked {
 }
 
 impl AskState {
-    /// Since when nobody waits for it any more; none while somebody does.
+    /// Returns the time at which this ask was closed; none while it is open.
     pub const fn since(&self) -> Option<Timestamp> {
         match self {
             Self::Open => None,
@@ -249,7 +251,7 @@ impl FromStr for AskName {
     }
 }
 
-/// The job and the number.
+/// Splits the text into job and number.
 fn parts<J: FromStr>(text: &str) -> Result<(J, u32), IdError> {
     let refused = || IdError::Ask(text.to_owned());
     let (job, number) = text.rsplit_once('.').ok_or_else(refused)?;
@@ -308,7 +310,7 @@ mod tests {
         }
     }
 
-    /// The attempt began at 100; it is 200.
+    /// The attempt began at 100, and it is now 200.
     #[test]
     fn how_long_it_waited() {
         let open = |from, until| Ask {
@@ -321,12 +323,12 @@ mod tests {
             (vec![], 0),
             (vec![over(110, 130)], 20),
             (vec![open(110, 900)], 90),
-            // Nobody has said yet that its time is over.
+            // Expired, but not yet recorded as expired.
             (vec![open(110, 150)], 40),
-            // Those that wait together wait once.
+            // Overlapping waits count once.
             (vec![over(110, 150), over(120, 130), over(140, 160)], 50),
             (vec![over(150, 160), over(110, 120), open(190, 900)], 30),
-            // Of an attempt before.
+            // Asks of an earlier attempt.
             (vec![over(10, 90), over(50, 110)], 10),
         ] {
             assert_eq!(waited(&asks, at(100), at(200)).as_secs(), expected, "{asks:?}");

@@ -1,4 +1,4 @@
-//! The end of an attempt: what is written down of it, in one transaction with the end of its job.
+//! The settlement of an attempt: the data that is stored when it ends, in one transaction with the end of its job.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,23 +7,23 @@ use serde_json::Value;
 use crate::breaker::Breaker;
 use crate::job::{JobUsage, Outcome};
 
-/// What is to be written down of an attempt that is over.
+/// Data that is stored when an attempt has ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settlement {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
-    /// It was cut short, and is one that tells only in the end what it has used.
+    /// The runtime reports usage only at its end, and the attempt was stopped before it.
     pub silent: bool,
-    /// What the agent left for its hooks.
+    /// Metadata that the agent left for its hooks.
     pub metadata: Option<Value>,
-    /// What its schedule makes of a row of such ends; none where nobody knows its rules.
+    /// Breaker rules of the job's schedule; none if they are not known.
     #[serde(skip)]
     pub breaker: Option<Breaker>,
-    /// It is known to have used no tool.
+    /// True if the attempt is known to have used no tool.
     pub used_no_tool: bool,
-    /// It met a limit, and waits for its end.
+    /// Usage limit that the attempt reached. The job waits until the limit ends.
     pub limit: Option<Limit>,
-    /// When the agent ended, if that is known; it may be settled much later.
+    /// Time at which the agent ended, if known. The attempt can be settled much later.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -42,9 +42,9 @@ impl From<Outcome> for Settlement {
     }
 }
 
-/// A limit that an attempt met at its provider.
+/// A usage limit of the provider that an attempt reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// Its end, as the provider tells it.
+    /// End of the limit, if the provider reports it.
     pub resets_at: Option<Timestamp>,
 }

@@ -1,7 +1,8 @@
-//! The breaker: a schedule that keeps failing the same way, or keeps spending on nothing, pauses itself.
+//! The breaker: pauses a schedule whose jobs keep failing in the same way, or keep spending money without using a tool.
 //!
-//! A pause ends by itself, and what the schedule fires then is the probe: if it goes well, everything is as before; if
-//! it fails, the schedule pauses again at once, for twice as long. A person who enables it ends the pause, too.
+//! A pause ends by itself. The next job of the schedule is the probe: if it completes, the schedule continues as
+//! before; if it fails, the schedule pauses again immediately, for twice as long. A person can end the pause by
+//! enabling the schedule.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -12,22 +13,22 @@ use crate::cut::cut;
 use crate::interval::Interval;
 use crate::job::{ErrorKind, JobError, Outcome, signature};
 
-/// When a schedule pauses itself.
+/// Conditions under which a schedule pauses itself.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Breaker {
-    /// After so many jobs in a row that failed the same way; 0 means never.
+    /// Number of jobs in a row with the same failure after which the schedule pauses; 0 means never.
     #[schemars(range(max = 1000))]
     pub failures: u32,
-    /// For how long at first; each further time twice as long, up to a day.
+    /// Length of the first pause. Each further pause is twice as long, up to a day.
     pub pause: Interval,
-    /// After so many jobs in a row that completed without having used a tool; unset or 0 means never.
+    /// Number of jobs in a row without use of a tool after which the schedule pauses; unset or 0 means never.
     #[schemars(range(max = 1000))]
     pub empty_runs: u32,
-    /// Of those, only if together they cost this much.
+    /// Minimum total cost of these jobs in dollars for the schedule to pause.
     #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub empty_usd: f64,
-    /// And only those of so long a time: a schedule that talks once a week burns no money.
+    /// Time within which these jobs have to run to count together, so that a schedule that rarely runs does not pause.
     pub empty_within: Interval,
 }
 
@@ -43,32 +44,32 @@ impl Default for Breaker {
     }
 }
 
-/// What is remembered of a schedule's last jobs.
+/// Results of a schedule's last jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BreakerState {
-    /// How the last one failed.
+    /// Signature of the last failure.
     pub signature: Option<String>,
-    /// How many in a row failed like that.
+    /// Number of failures in a row with this signature.
     pub failures: u32,
-    /// How many in a row did nothing, since when, and what they cost.
+    /// Number of jobs in a row that used no tool, the time of the first of them, and their total cost.
     pub empty: u32,
     pub empty_since: Option<Timestamp>,
     pub empty_microdollars: u64,
-    /// How often it has paused since something went well.
+    /// Number of pauses since a job completed normally.
     pub pauses: u32,
 }
 
-/// How a job of the schedule ended.
+/// Result of one job of the schedule.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
     pub outcome: &'a Outcome,
-    /// It is known to have used no tool.
+    /// True if the job is known to have used no tool.
     pub empty: bool,
     pub microdollars: u64,
 }
 
-/// Until when, and why.
+/// End of a pause and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pause {
     pub until: Timestamp,
@@ -80,10 +81,10 @@ impl Breaker {
         self.failures > 0 || self.empty_runs > 0
     }
 
-    /// Takes note of a job, and says whether the schedule pauses.
+    /// Records the result of a job, and returns a pause if the schedule has to pause.
     pub fn judge(&self, fuse: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
-            // Neither somebody's wish nor a machine that went away says anything about the schedule.
+            // A cancelled job or a lost machine says nothing about the schedule.
             Outcome::Cancelled { .. }
             | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
             Outcome::Failed { error, .. } => self.failed(fuse, error, now),
@@ -117,7 +118,7 @@ impl Breaker {
     fn empty(&self, fuse: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
         (fuse.signature, fuse.failures) = (None, 0);
         let since = *fuse.empty_since.get_or_insert(now);
-        // After a pause even one is a reason for the next.
+        // After a pause, one such job is enough for the next pause.
         if fuse.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
             (fuse.empty, fuse.empty_since, fuse.empty_microdollars) = (0, Some(now), 0);
         }
@@ -151,7 +152,7 @@ fn jobs_in_a_row(count: u32) -> String {
     if count == 1 { "one job".to_owned() } else { format!("{count} jobs in a row") }
 }
 
-/// It stands in an event and on one line of a screen.
+/// The reason is part of an event and is shown on one line.
 const LONGEST_REASON: usize = 500;
 
 #[cfg(test)]
@@ -172,8 +173,8 @@ mod tests {
         Outcome::Completed { summary: None }
     }
 
-    /// f: fails as before, g: fails otherwise, l: is lost, c: is cancelled, o: goes well, e: goes well and does nothing
-    /// for a cent. At a blank an hour passes.
+    /// Runs a story. f: fails as before, g: fails differently, l: is lost, c: is cancelled, o: completes, e: completes
+    /// without using a tool and costs one cent. A blank lets an hour pass.
     fn story(breaker: Breaker, runs: &str) -> String {
         let mut fuse = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));

@@ -1,14 +1,15 @@
-//! Budgets: what may be spent by a job, in a day and in a month, by an agent and by the whole fleet.
+//! Budgets: spend limits of a job, an agent and the whole fleet, by job, day and month.
 //!
-//! Before an attempt starts, what it may need is **reserved**; when it has ended, what it did cost takes the place of
-//! that. So a budget holds however many start at once. The rule ([`SpendLimits::reserve`]):
+//! Before an attempt starts, the amount that it may need is **reserved**. When it has ended, its actual cost replaces
+//! the reservation. Therefore budgets hold even if many attempts start at once. The rule ([`SpendLimits::reserve`]):
 //!
-//! 1. what the job's own budget leaves, if it has one; else the dearest of the agent's last attempts; never more than
-//!    the smallest budget of a day or month, or a run that once cost too much could never run again;
-//! 2. if neither is known, everything that is left;
-//! 3. it starts only if that fits into every budget, with all that others have reserved.
+//! 1. Reserve the rest of the job's own budget, if it has one; else the cost of the most expensive of the agent's last
+//!    attempts. Never reserve more than the smallest daily or monthly budget; otherwise an agent whose run was once too
+//!    expensive could never run again.
+//! 2. If neither is known, reserve everything that is left.
+//! 3. The attempt starts only if the reservation fits into every budget, together with all other reservations.
 //!
-//! While it runs, what it is heard to have spent is held against the same budgets ([`SpendLimits::passed`]).
+//! While the attempt runs, its reported spending is compared with the same budgets ([`SpendLimits::passed`]).
 
 mod period;
 mod words;
@@ -22,7 +23,7 @@ use crate::word::written_as;
 pub use period::Period;
 pub use words::{assumed_sentence, money, tokens as tokens_in_words, unpriced_sentence};
 
-/// What an agent may spend, or each job, or all agents together. What is unset sets no limit.
+/// Spend limits of an agent, of each job, or of all agents together. An unset key sets no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
@@ -44,68 +45,68 @@ pub struct Budget {
     pub per_month_tokens: Option<u64>,
 }
 
-/// The budget of all agents together; what it says of a job holds for each job of each agent.
+/// Budget of all agents together. Its limits per job apply to each job of each agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FleetBudget {
     #[serde(flatten)]
     pub limits: Budget,
-    /// Where days and months begin; unset means the time zone of the machine. A fleet on several machines has to say it.
+    /// Time zone of days and months; unset means that of the machine. Required for a fleet on several machines.
     pub timezone: Option<Zone>,
 }
 
-/// What was spent or may be.
+/// An amount of dollars and tokens, spent or allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
     pub microdollars: u64,
     pub tokens: u64,
 }
 
-/// How an agent, or a fleet, stands with its money.
+/// Current spending of an agent or a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spending {
-    /// By attempts that have ended, today and this month.
+    /// Spending of ended attempts, today and this month.
     pub day: Amount,
     pub month: Amount,
-    /// What attempts under way are known to have spent.
+    /// Spending that running attempts have reported.
     pub heard: Amount,
-    /// What they have spent or reserved, whichever is more.
+    /// The reservations of running attempts, or their reported spending where that is more.
     pub held: Amount,
 }
 
-/// The most that one of an agent's last attempts cost; none where nobody knows.
+/// Highest cost among an agent's last attempts; none if it is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dearest {
     pub microdollars: Option<u64>,
     pub tokens: Option<u64>,
 }
 
-/// Everybody's spending at one moment.
+/// Spending of all agents at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ledger {
     pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, Dearest)>,
-    /// Of all together, also of agents that have left the fleet.
+    /// Spending of all agents together, including agents that were removed from the fleet.
     pub fleet: Spending,
 }
 
-/// When it is known what an agent has spent.
+/// Time at which a runtime reports its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tells {
-    /// With each answer of the model, tokens and dollars.
+    /// Reports tokens and dollars with each answer of the model.
     AllAsItGoes,
-    /// Tokens with each answer; dollars are a matter of prices.
+    /// Reports tokens with each answer; dollars follow from the configured prices.
     TokensAsItGoes,
-    /// Tokens with each answer, dollars when it ends, or earlier.
+    /// Reports tokens with each answer, and dollars at the end or earlier.
     DollarsInTheEnd,
-    /// Perhaps nothing before it ends.
+    /// May report nothing before the end.
     AllInTheEnd,
 }
 
-/// Why an agent may not go on.
+/// Reason to stop an agent because of its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breach {
     Over(OverBudget),
-    /// It has used a model whose price nobody knows, and dollars are limited.
+    /// The agent used a model without a known price, and a budget in dollars applies.
     Unpriced,
 }
 
@@ -137,7 +138,7 @@ written_as! {
     Unit { Usd = "usd", Tokens = "tokens" }
 }
 
-/// The budgets that one attempt has to keep, at one moment.
+/// The budgets that apply to one attempt at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpendLimits {
     pub own: Budget,
@@ -146,32 +147,33 @@ pub struct SpendLimits {
     pub month: Period,
 }
 
-/// What an attempt has reserved.
+/// Amount that is reserved for an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reservation {
     pub amount: Amount,
 }
 
-/// A budget that is used up, or does not have room for what is to start.
+/// A budget that is used up, or has no room for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
     pub scope: Scope,
     pub window: Window,
     pub unit: Unit,
-    /// In millionths of a dollar, or tokens, as all that follows.
+    /// The limit, in millionths of a dollar or in tokens, like all following amounts.
     pub limit: u64,
-    /// By attempts that have ended, and heard of those under way.
+    /// Spending of ended attempts, plus the reported spending of running ones.
     pub spent: u64,
-    /// What attempts under way have reserved beyond that.
+    /// Reservations of running attempts beyond their reported spending.
     pub reserved: u64,
-    /// What is needed for a start; 0 if there is none to be made.
+    /// Amount needed to start; 0 if nothing is to be started.
     pub needed: u64,
-    /// When the next day or month begins; none for a job, whose budget does not come back.
+    /// Start of the next day or month; none for the budget of a job, which is not renewed.
     pub until: Option<jiff::Timestamp>,
 }
 
 impl OverBudget {
-    /// It only waits for others to end: what they have really spent leaves room.
+    /// Checks whether there is room as soon as running attempts end, because their reservations are more than they
+    /// spent.
     pub const fn may_pass(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
@@ -219,7 +221,7 @@ impl Amount {
     }
 }
 
-/// All that a provider counts.
+/// Returns the number of all tokens that a provider counts.
 pub fn tokens(usage: &ModelUsage) -> u64 {
     usage
         .input_tokens
@@ -228,19 +230,19 @@ pub fn tokens(usage: &ModelUsage) -> u64 {
         .saturating_add(usage.cache_read_input_tokens)
 }
 
-/// A model that was used and has no dollars, if nobody says what all of them cost together.
+/// Returns a used model whose cost is not known, unless the total cost of the job is known.
 pub fn unpriced(usage: &JobUsage) -> Option<&str> {
     let mut models = usage.per_model.iter();
     let unpriced = models.find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());
     unpriced.filter(|_| usage.total_cost_usd.is_none()).map(|(model, _)| model.as_str())
 }
 
-/// What a token counts for that nobody told the price of: a hundredth of a cent, more than nearly any model asks.
+/// Assumed price of a token without a known price: a hundredth of a cent, which is more than nearly every model costs.
 const UNKNOWN_TOKEN: u64 = 100;
 
-/// An attempt has ended for which dollars were reserved, and nobody told what it cost: it was cut short, or its model has
-/// no price. What it cost at most counts, and that is never more than was reserved. `silent` is one that was cut short
-/// before it could tell anything.
+/// Adds the assumed cost of an ended attempt whose cost was not reported although dollars were reserved: it was stopped
+/// early, or its model has no price. The assumed cost is the highest possible cost, and never more than the
+/// reservation. `silent` means that the attempt was stopped before it could report anything.
 #[must_use]
 pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> Option<JobUsage> {
     let most = reserved.amount.microdollars;
@@ -261,11 +263,13 @@ pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> O
     Some(JobUsage { assumed_usd, ..usage.unwrap_or_default() }.bounded())
 }
 
-/// Agents say these numbers: what is no amount of money is none.
+/// Converts dollars to millionths of a dollar. The numbers come from agents, so a value that is not an amount counts as
+/// 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub fn microdollars(dollars: f64) -> u64 {
     const MOST: f64 = 1e15;
-    // Up, so that a limit is never passed by what was rounded away. A hair is not: 0.07 is a little more in binary.
+    // Round up, so that rounding never lets spending exceed a limit. Ignore binary errors: 0.07 is slightly more in
+    // binary.
     if dollars.is_nan() { 0 } else { (dollars.clamp(0.0, MOST / 1e6) * 1e6 - 1e-4).ceil().max(0.0) as u64 }
 }
 
@@ -280,7 +284,7 @@ impl Spending {
         }
     }
 
-    /// Of the attempts that have ended.
+    /// Returns the spending of ended attempts.
     const fn settled(&self, window: Window) -> Amount {
         match window {
             Window::Day | Window::Job => self.day,
@@ -294,7 +298,7 @@ impl Budget {
         self.per_job_usd.is_none() && self.per_job_tokens.is_none() && !self.has_windows()
     }
 
-    /// Whether it has to be known what others spend.
+    /// Checks whether a daily or monthly limit is set, which makes the spending of other attempts relevant.
     pub const fn has_windows(&self) -> bool {
         self.per_day_usd.is_some()
             || self.per_day_tokens.is_some()
@@ -327,15 +331,15 @@ impl SpendLimits {
         self.own.is_in_dollars() || self.fleet.is_in_dollars()
     }
 
-    /// What the job's budget leaves after `spent` by its earlier attempts; none if it has no such budget.
+    /// Returns the rest of the job's budget after `spent` by its earlier attempts; none if the job has no such budget.
     fn left_for_job(&self, unit: Unit, spent: Amount) -> Option<u64> {
         let limits =
             [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(Window::Job, unit));
-        // At least something: one that has nothing left ends by itself as soon as it is heard.
+        // Leave at least 1: an attempt without budget is stopped as soon as it reports spending.
         limits.min().map(|limit| limit.saturating_sub(spent.get(unit)).max(1))
     }
 
-    /// Every budget of a day or month, with how its owner stands.
+    /// Returns every daily and monthly budget with the spending of its owner.
     fn windows<'s>(
         &'s self,
         unit: Unit,
@@ -355,7 +359,8 @@ impl SpendLimits {
         })
     }
 
-    /// Whether another attempt may start, and what it takes with it. `spent` is what earlier attempts of its job did.
+    /// Checks whether another attempt may start, and returns its reservation. `spent` is the spending of earlier
+    /// attempts of its job.
     pub fn reserve(
         &self,
         spent: Amount,
@@ -384,7 +389,7 @@ impl SpendLimits {
                 .windows(unit, own, fleet)
                 .map(|window| OverBudget { needed, ..window })
                 .filter(|window| left(window) < needed);
-            // The one that lasts longest.
+            // Report the budget whose period ends last.
             if let Some(over) = over.max_by_key(|over| over.until) {
                 return Err(over);
             }
@@ -394,8 +399,8 @@ impl SpendLimits {
         Ok(Reservation { amount })
     }
 
-    /// The budget that is used up while an attempt runs, if one is. `job` is what the job has spent so far, with this
-    /// attempt; what others have only reserved does not count.
+    /// Returns the budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so
+    /// far, including this attempt. Reservations of other attempts do not count.
     pub fn passed(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
             let of_job = [(Scope::Agent, &self.own), (Scope::Fleet, &self.fleet)];
@@ -413,7 +418,7 @@ impl SpendLimits {
         })
     }
 
-    /// The dollars that an attempt may spend, as far as is known when it starts: for programs that keep a limit
+    /// Returns the dollars that an attempt may spend, as known at its start, for programs that enforce a limit
     /// themselves.
     pub fn most_dollars(&self, spent: Amount, own: &Spending, fleet: &Spending) -> Option<u64> {
         let windows = self.windows(Unit::Usd, own, fleet);

@@ -1,12 +1,12 @@
-//! Cron expressions: when they fire, in any zone, through every change of the clock.
+//! Cron expressions: their firing times in every time zone, including changes of the clock.
 //!
-//! croner parses the expression and walks the *civil* calendar; this file decides which instants those civil
-//! times are. The rule is Vixie cron's:
+//! croner parses the expression and walks the *civil* calendar. This file decides which instants those civil times are.
+//! The rule is Vixie cron's:
 //!
-//! - a **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once a day,
-//!   whatever the clock does: inside a gap right after it, inside an overlap the first time;
-//! - a **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the clock on the
-//!   wall shows it, so never inside a gap and both times inside an overlap.
+//! - A **fixed** time (`30 2`, `0 9,17`: only numbers and lists in seconds, minutes and hours) fires once a day, even
+//!   if the clock is changed: inside a gap right after it, inside an overlap the first time.
+//! - A **recurring** time (`*/30 * * * *`, `0 1-5 * * *`) follows elapsed time: it fires whenever the wall clock shows
+//!   it, so never inside a gap and both times inside an overlap.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A parsed expression, kept and reused; it still knows how it was written.
+/// A parsed expression with its original text.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "cron", "examples" = ["0 9 * * MON-FRI", "*/5 * * * *", "@daily"]))]
@@ -33,12 +33,12 @@ impl Cron {
         &self.text
     }
 
-    /// The first firing strictly after `after`; none when the calendar ends first.
+    /// Returns the first firing strictly after `after`; none if the calendar ends before.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.fixed { self.next_fixed(after, zone) } else { self.next_recurring(after, zone) }
     }
 
-    /// The last firing strictly before `before`.
+    /// Returns the last firing strictly before `before`.
     pub fn previous_before(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let before = whole_second_up(before)?;
         if self.fixed { self.previous_fixed(before, zone) } else { self.previous_recurring(before, zone) }
@@ -57,7 +57,7 @@ impl Cron {
 
     fn previous_fixed(&self, before: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut civil = zone.to_datetime(before);
-        // After an overlap the clock shows less than it already did once: begin at the highest it showed.
+        // After an overlap the clock shows an earlier time than before it: begin at the latest time that it showed.
         if let Some(change) = zone.preceding(before).next() {
             let old_offset = offset_until(change.timestamp(), zone)?;
             civil = civil.max(old_offset.to_datetime(change.timestamp()));
@@ -70,7 +70,7 @@ impl Cron {
         }
     }
 
-    /// Walks one stretch of constant offset after the other.
+    /// Searches one period of constant offset after the other.
     fn next_recurring(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let (mut from, mut inclusive) = (after, false);
         loop {
@@ -100,7 +100,7 @@ impl Cron {
     }
 }
 
-/// The instant at which a fixed civil time fires; none beyond the ends of the calendar.
+/// Returns the instant at which a fixed civil time fires; none beyond the ends of the calendar.
 fn first_instant_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     match zone.to_ambiguous_timestamp(civil).offset() {
         AmbiguousOffset::Unambiguous { offset } | AmbiguousOffset::Fold { before: offset, .. } => {
@@ -115,7 +115,7 @@ fn first_instant_of(civil: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     }
 }
 
-/// The offset in force just before an instant.
+/// Returns the offset in force just before an instant.
 fn offset_until(instant: Timestamp, zone: &TimeZone) -> Option<Offset> {
     Some(zone.to_offset(instant.checked_sub(1.nanosecond()).ok()?))
 }
@@ -145,7 +145,8 @@ impl FromStr for Cron {
             return Err(CronError::FieldCount(fields.len()));
         }
         let pattern = parser().parse(&fields.join(" ")).map_err(|error| blame_a_field(&fields, &error))?;
-        // croner searches up to the year 5000 and then gives up, some milliseconds later: refused once, here.
+        // croner searches up to the year 5000 before it gives up, which takes milliseconds. Reject such an expression
+        // once, here.
         let some_day = jiff::civil::date(2000, 1, 1).at(0, 0, 0, 0);
         if pattern.find_next_occurrence(&some_day, true).is_err() {
             return Err(CronError::NeverMatches(text.to_owned()));
@@ -156,7 +157,7 @@ impl FromStr for Cron {
     }
 }
 
-/// Longer than any expression a person writes; a hostile one is refused before it is parsed.
+/// Limit above any expression that a person writes. A longer expression is rejected before it is parsed.
 const LONGEST: usize = 1_000;
 
 fn parser() -> CronParser {
@@ -183,7 +184,7 @@ const FIELDS: [(&str, &str); 6] = [
     ("day of week", "0-7 or SUN-SAT, 5L, FRI#2"),
 ];
 
-/// croner's own messages name neither the field nor its value: try each field alone to find the wrong one.
+/// Finds the wrong field by parsing each field alone, because croner's messages name neither the field nor its value.
 fn blame_a_field(fields: &[&str], error: &croner::errors::CronError) -> CronError {
     let names = &FIELDS[FIELDS.len() - fields.len()..];
     for (place, (value, (name, range))) in fields.iter().zip(names).enumerate() {
@@ -309,7 +310,7 @@ mod tests {
         }
     }
 
-    /// The expressions that the seed documents explain in words. 1 January 2026 is a Thursday.
+    /// The expressions that the seed documents explain. 1 January 2026 is a Thursday.
     #[test]
     fn documented_expressions() {
         for (expression, first, second) in [
@@ -413,7 +414,8 @@ mod tests {
         }
     }
 
-    /// Through two years of awkward zones, walking back gives exactly the firings that walking forward gave.
+    /// In difficult time zones, over two years, searching backwards gives exactly the firings that searching forwards
+    /// gave.
     #[test]
     fn previous_mirrors_next() {
         for zone in [

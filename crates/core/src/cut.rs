@@ -1,21 +1,21 @@
-//! Cutting what is too long, so that everyone sees that and how much was cut.
+//! Truncation of long texts, with a marker that states how many bytes were cut.
 
 use std::fmt::Write;
 
-/// All of `text`, or as much of it as fits in `cap` bytes beside a marker. `already` bytes were cut off before.
+/// Returns `text`, or as much of it as fits in `cap` bytes together with a marker. `already` bytes were cut off before.
 pub fn cut(text: &str, already: usize, cap: usize) -> String {
     let mut out = String::new();
     push_cut(&mut out, text, already, cap, char::len_utf8);
     out
 }
 
-/// No marker is longer than this.
+/// Maximum length of a marker.
 pub(crate) const LONGEST_MARKER: usize = 48;
 
-/// Appends at most `cap` to `out`, as `cost` counts it for each character: all of `text`, or its beginning and a
-/// marker with the number of bytes that are missing. `already` bytes were cut off the text before.
+/// Appends at most `cap` to `out`, as `cost` counts each character: all of `text`, or its beginning and a marker with
+/// the number of missing bytes. `already` bytes were cut off the text before.
 ///
-/// A cap below [`LONGEST_MARKER`] counts as that, since there must be room to say what happened.
+/// A cap below [`LONGEST_MARKER`] counts as that, so that there is always room for the marker.
 pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize, cost: fn(char) -> usize) {
     let cap = cap.max(LONGEST_MARKER);
     let room = if already == 0 { cap } else { cap - LONGEST_MARKER };
@@ -26,7 +26,7 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
             end_with_marker = at + character.len_utf8();
         }
         if used > room {
-            // What an earlier cut took away is missing as well.
+            // Bytes that an earlier cut removed are missing too.
             let (whole, before) = marked(text);
             let kept = end_with_marker.min(whole.len());
             out.push_str(&text[..kept]);
@@ -40,7 +40,7 @@ pub(crate) fn push_cut(out: &mut String, text: &str, already: usize, cap: usize,
     }
 }
 
-/// A text without the marker at its end, and how many bytes that marker says were cut.
+/// Returns a text without the marker at its end, and the number of cut bytes that the marker states.
 fn marked(text: &str) -> (&str, usize) {
     let marker = || {
         let (whole, bytes) = text.strip_suffix(" bytes cut …]")?.rsplit_once("[… ")?;

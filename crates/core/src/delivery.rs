@@ -1,4 +1,4 @@
-//! Deliveries: what webhooks and chats bring, and what a schedule makes of it.
+//! Deliveries: webhook requests and chat messages, and the firings that they cause.
 
 use indexmap::IndexMap;
 use jiff::Timestamp;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::filter::matches;
 use crate::trigger::{ChatPlatform, FiringContext, Occurrence, Task, TriggerConfig};
 
-/// One thing that somebody outside sent, once however often it is sent again.
+/// A webhook request or chat message. It counts once, even if it is sent again.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivery {
     Webhook(Webhook),
@@ -16,9 +16,9 @@ pub enum Delivery {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Webhook {
-    /// The same for the same delivery when it is sent again.
+    /// Id of the delivery, which stays the same when it is sent again.
     pub id: String,
-    /// For example `issues`; empty if the sender has no such word.
+    /// Type of the event, for example `issues`; empty if the sender does not send one.
     pub event: String,
     pub payload: Value,
 }
@@ -28,19 +28,19 @@ pub struct Message {
     pub platform: ChatPlatform,
     pub id: String,
     pub channel: String,
-    /// Within the channel, where the platform has such a thing and the message is in one.
+    /// Thread within the channel, if the platform has threads and the message is in one.
     pub thread: Option<String>,
     pub author: String,
     pub text: String,
     pub url: String,
 }
 
-/// What a trigger says to a delivery.
+/// Decision of a trigger about a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reception {
     Wanted,
     Unwanted,
-    /// The sender tries whether anybody is there.
+    /// A test request of the sender.
     Ping,
     /// The schedule has a trigger of another type.
     WrongType,
@@ -72,7 +72,7 @@ impl Delivery {
         if wanted { Reception::Wanted } else { Reception::Unwanted }
     }
 
-    /// What the firing is about.
+    /// Returns the firing context of this delivery.
     pub fn occasion(self, now: Timestamp) -> FiringContext {
         match self {
             Self::Webhook(webhook) => {
@@ -87,7 +87,7 @@ impl Delivery {
     }
 }
 
-/// More than this is no delivery; GitHub sends as much.
+/// Maximum size of a delivery, the same as GitHub's.
 pub const MOST_BYTES: usize = 25 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +97,7 @@ pub struct TooLarge {
 }
 
 impl Webhook {
-    /// A body that is no JSON is a payload of one text.
+    /// Creates a webhook from a request body. A body that is not JSON becomes a payload of one text.
     pub fn of_body(id: impl Into<String>, event: impl Into<String>, body: &[u8]) -> Result<Self, TooLarge> {
         if body.len() > MOST_BYTES {
             return Err(TooLarge { bytes: body.len() });
@@ -107,24 +107,26 @@ impl Webhook {
         Ok(Self { id: id.into(), event: event.into(), payload })
     }
 
-    /// What Slack wants to hear back before it sends anything.
+    /// Returns the challenge that Slack wants returned before it sends events.
     pub fn challenge(&self) -> Option<&str> {
         let is_asked = self.payload.get("type").is_some_and(|kind| kind == "url_verification");
         self.payload.get("challenge").filter(|_| is_asked)?.as_str()
     }
 
-    /// The repository of GitHub that it tells of, as `owner/name`.
+    /// Returns the GitHub repository that the delivery is about, as `owner/name`.
     pub fn repository(&self) -> Option<&str> {
         self.payload.pointer("/repository/full_name")?.as_str()
     }
 
-    /// `issues` is every such event, `issues.opened` one with that action.
+    /// Checks whether the event matches: `issues` matches every such event, `issues.opened` only those with that
+    /// action.
     fn is(&self, wanted: &str) -> bool {
         let action = text(self.payload.pointer("/action"));
         wanted == self.event || wanted.strip_prefix(&self.event) == Some(&format!(".{action}"))
     }
 
-    /// In the words that GitHub, GitLab and their like share; everything else is in the payload.
+    /// Returns the task of this delivery, from the fields that GitHub, GitLab and similar senders have in common. All
+    /// other fields are in the payload.
     fn task(&self, now: Timestamp) -> Task {
         let payload = &self.payload;
         let at = |pointer: &str| payload.pointer(pointer);
@@ -165,8 +167,8 @@ impl Message {
         }
     }
 
-    /// The conversation that it belongs to: its thread, or the channel outside of all threads. Written so that no two of
-    /// them can look alike, whatever names they have.
+    /// Returns the conversation of the message: its thread, or its channel if it is in no thread. Names are escaped, so
+    /// that two conversations never have the same text.
     fn chat(&self) -> String {
         let place = [Some(self.channel.as_str()), self.thread.as_deref()].into_iter().flatten();
         let place: Vec<String> = place.map(|name| name.replace('%', "%25").replace('/', "%2F")).collect();
@@ -188,7 +190,7 @@ impl Message {
     }
 }
 
-/// Nothing for what is not there or is no plain value.
+/// Converts a plain value to text. A missing or compound value becomes an empty text.
 fn text(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
@@ -197,7 +199,7 @@ fn text(value: Option<&Value>) -> String {
     }
 }
 
-/// Without what has no value.
+/// Collects the pairs whose value is not empty.
 fn set<const N: usize>(pairs: [(&str, String); N]) -> IndexMap<String, String> {
     pairs
         .into_iter()

@@ -1,5 +1,5 @@
-//! Durations as people read them: `3m 5s`, `in 2h 10m`, `1d 1h ago`. The script of the dashboard repeats these rules, because it
-//! keeps the times of an open page current; both are tested with `tests/durations.json`.
+//! Formatting of durations: `3m 5s`, `in 2h 10m`, `1d 1h ago`. The script of the dashboard repeats these rules, because
+//! it keeps the times of an open page current. Both are tested with `tests/durations.json`.
 
 use jiff::{SignedDuration, Span, SpanRound, Timestamp, Unit};
 

@@ -19,33 +19,33 @@ use crate::server::Scope;
 use crate::trigger::FiringKey;
 use crate::work::{WorkItemId, WorkOutcome};
 
-/// A fact with its place in the sequence; `seq` is the cursor of everyone who follows.
+/// A fact with its position in the sequence. `seq` is the cursor of followers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     pub seq: i64,
     pub at: Timestamp,
-    /// None for what concerns the whole fleet.
+    /// Agent of the event; none if the event concerns the whole fleet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleName>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// Whoever asked for it; none if the fleet did it by itself.
+    /// Actor that requested it; none if the fleet did it by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<Actor>,
     #[serde(flatten)]
     pub fact: Fact,
-    /// The job as it was then, in events of type created, forked, started, completed, failed and cancelled. Not there once
-    /// the job is pruned.
+    /// The job at the time of the event, in events of type created, forked, started, completed, failed and cancelled.
+    /// Absent once the job is pruned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_record: Option<Box<JobRecord>>,
-    /// The job that it was forked from, as it is now.
+    /// The current record of the job that it was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_job_record: Option<Box<JobRecord>>,
 }
 
-/// A line that a job said: live only, so it has no number in the log. Job and line together are its place.
+/// A line of a job's output. It is only sent live, so it has no `seq`. Job and line number identify it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobOutput {
     #[serde(rename = "type")]
@@ -55,11 +55,11 @@ pub struct JobOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<ScheduleName>,
     pub job: JobId,
-    /// Counted from 1 over all attempts of the job.
+    /// Number of the line, counted from 1 over all attempts of the job.
     pub line: u64,
     /// `system`, `assistant`, `tool_use`, `tool_result` or `error`.
     pub output_type: String,
-    /// The message, as it stands in the job's JSONL.
+    /// The message as in the job's JSONL.
     pub output: Value,
 }
 
@@ -76,7 +76,7 @@ impl Event {
         Some(ScheduleId::of(self.agent.as_ref()?, self.schedule.as_ref()?))
     }
 
-    /// `agent` or `agent/schedule`; nothing for what concerns the whole fleet.
+    /// Returns `agent` or `agent/schedule`; an empty text if the event concerns the whole fleet.
     pub fn whose(&self) -> String {
         match (&self.agent, &self.schedule) {
             (Some(agent), Some(schedule)) => format!("{agent}/{schedule}"),
@@ -86,7 +86,7 @@ impl Event {
     }
 }
 
-/// What happened. Every state change writes exactly one of these in its own transaction.
+/// A recorded fact. Every state change writes exactly one of these in its own transaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type")]
 pub enum Fact {
@@ -96,27 +96,27 @@ pub enum Fact {
     JobForked { forked_from: JobId },
     #[serde(rename = "job:started")]
     JobStarted { attempt: u32, node: String },
-    /// The runtime told its own name for the conversation.
+    /// The runtime reported its own id of the session.
     #[serde(rename = "job:session")]
     JobSession { session_id: String },
-    /// An attempt was claimed but never began; the job waits again.
+    /// An attempt was claimed but never began. The job is pending again.
     #[serde(rename = "job:requeued")]
     JobRequeued {
         attempt: u32,
-        /// Not there if the daemon ended before it could start it.
+        /// Absent if the daemon ended before it could start the attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// An attempt failed and another will follow.
     #[serde(rename = "job:retrying")]
     JobRetrying { attempt: u32, not_before: Timestamp, kind: ErrorKind, message: String },
-    /// An attempt met a limit of its provider; the job goes on with its session when that ends.
+    /// An attempt reached a limit of its provider. The job continues its session when the limit ends.
     #[serde(rename = "job:parked")]
     JobParked { attempt: u32, provider: String, until: Timestamp, message: String },
-    /// Its processes are asked to end.
+    /// The processes of the job are being stopped.
     #[serde(rename = "job:cancelling")]
     JobCancelling {
-        /// Why cowhand itself does it; not there if somebody asked for it.
+        /// Why cowhand itself cancels the job; absent if an actor requested it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<CancelReason>,
     },
@@ -126,28 +126,28 @@ pub enum Fact {
     JobFailed { exit_reason: ExitReason, duration_seconds: u64, kind: ErrorKind, message: String },
     #[serde(rename = "job:cancelled")]
     JobCancelled { termination: Termination, duration_seconds: u64 },
-    /// Somebody deleted the job; its files go with this event, on every node that has some.
+    /// The job was deleted on request. Every node deletes its files with this event.
     #[serde(rename = "job:deleted")]
     JobDeleted {
-        /// How many attempts may have left a folder.
+        /// Number of attempts that may have left a folder.
         attempts: u32,
     },
-    /// The job was beyond a limit of retention, and is no more; its files go with this event, on every node that has some.
+    /// The job exceeded a limit of retention and was removed. Every node deletes its files with this event.
     #[serde(rename = "job:pruned")]
     JobPruned {
-        /// How many attempts may have left a folder.
+        /// Number of attempts that may have left a folder.
         attempts: u32,
-        /// Which one. None if somebody deleted the job, as an earlier version recorded that.
+        /// The exceeded limit. None if the job was deleted on request, as an earlier version recorded that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         limit: Option<Limit>,
     },
-    /// New, or with a changed trigger.
+    /// The schedule is new or has a changed trigger.
     #[serde(rename = "schedule:armed")]
     ScheduleArmed,
-    /// What was done under its former name, `AGENT/SCHEDULE`, counts as done by it.
+    /// The history of its former name, `AGENT/SCHEDULE`, now belongs to this schedule.
     #[serde(rename = "schedule:adopted")]
     ScheduleAdopted { former: String },
-    /// It fires; what it runs for is being found out.
+    /// The schedule fires; its task is being prepared.
     #[serde(rename = "schedule:preparing")]
     SchedulePreparing { key: FiringKey, due: Timestamp },
     #[serde(rename = "schedule:fired")]
@@ -158,56 +158,56 @@ pub enum Fact {
     ScheduleMissed { key: FiringKey, due: Timestamp },
     #[serde(rename = "schedule:coalesced")]
     ScheduleCoalesced { key: FiringKey, due: Timestamp },
-    /// Due, but held back; it fires when the reason goes away.
+    /// The schedule is due but has to wait. It fires when the reason no longer applies.
     #[serde(rename = "schedule:waiting")]
     ScheduleWaiting { due: Timestamp, reason: SkipReason },
-    /// Something keeps it from going on that may pass; it is tried again.
+    /// A temporary problem prevents the firing. It is tried again.
     #[serde(rename = "schedule:delayed")]
     ScheduleDelayed { message: String },
     #[serde(rename = "schedule:enabled")]
     ScheduleEnabled,
     #[serde(rename = "schedule:disabled")]
     ScheduleDisabled { why: DisabledBy },
-    /// Its jobs keep failing the same way, or spend on nothing: it fires no more until then, or until a person says so.
+    /// Its jobs keep failing in the same way, or use no tool. It does not fire until then, or until it is enabled.
     #[serde(rename = "schedule:paused")]
     SchedulePaused { reason: String, until: Timestamp },
-    /// Its pause is over.
+    /// The pause of the schedule has ended.
     #[serde(rename = "schedule:resumed")]
     ScheduleResumed,
-    /// Its `end_at` has passed.
+    /// The `end_at` of the schedule has passed.
     #[serde(rename = "schedule:finished")]
     ScheduleFinished,
-    /// Its trigger cannot go on until a person mends something.
+    /// Its trigger cannot continue until a person fixes something.
     #[serde(rename = "schedule:error")]
     ScheduleError { reason: String },
-    /// Somebody wants the agent to begin anew.
+    /// All sessions of the agent were cleared on request.
     #[serde(rename = "agent:cleared")]
     AgentCleared,
-    /// The config was read again.
+    /// The config was loaded again.
     #[serde(rename = "fleet:reloaded")]
     FleetReloaded { agents: usize, schedules: usize },
-    /// The config on disk has mistakes; the one before it stays in force.
+    /// The config on disk has errors. The previous config stays in force.
     #[serde(rename = "fleet:config_refused")]
     FleetConfigRefused,
-    /// What another program did before was imported, at the first start.
+    /// The history of another program was imported at the first start.
     #[serde(rename = "fleet:imported")]
     FleetImported {
-        /// `herdctl`.
+        /// Name of the program: `herdctl`.
         source: String,
-        /// Schedules that stay disabled.
+        /// Number of schedules that stay disabled.
         disabled: usize,
-        /// Schedules whose last run is known.
+        /// Number of schedules with a known last run.
         last_runs: usize,
         sessions: usize,
         jobs: usize,
     },
-    /// The daemon is asked to end.
+    /// The daemon was asked to stop.
     #[serde(rename = "fleet:stopping")]
     FleetStopping { keep_agents: bool },
-    /// The wall clock of a node was set, by so many seconds: forward, or back if negative.
+    /// The wall clock of a node was set by this many seconds: forward, or back if negative.
     #[serde(rename = "clock:stepped")]
     ClockStepped { node: String, seconds: i64 },
-    /// Somebody said that it takes jobs again.
+    /// The park of the provider was ended on request.
     #[serde(rename = "provider:unparked")]
     ProviderUnparked { provider: String },
     #[serde(rename = "token:created")]
@@ -216,47 +216,47 @@ pub enum Fact {
     TokenRevoked { name: TokenName },
     #[serde(rename = "work:claimed")]
     WorkClaimed { item: WorkItemId },
-    /// The source was told how it ended.
+    /// The result was reported to the work source.
     #[serde(rename = "work:reported")]
     WorkReported { item: WorkItemId, outcome: WorkOutcome },
-    /// The item is back with the others.
+    /// The item was given back to its work source.
     #[serde(rename = "work:released")]
     WorkReleased {
         item: WorkItemId,
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The item is gone or somebody else's: there was nothing left to tell.
+    /// The item no longer exists or somebody else holds it, so there was nothing to report.
     #[serde(rename = "work:dropped")]
     WorkDropped { item: WorkItemId, message: String },
-    /// The source could not be told; it will be, again and again.
+    /// The work source could not be reached. The report is retried until it succeeds.
     #[serde(rename = "work:delayed")]
     WorkDelayed { item: WorkItemId, message: String },
-    /// An agent waits for a person: about a tool, or with a question.
+    /// An agent waits for a person, to use a tool or with a question.
     #[serde(rename = "ask:made")]
     AskMade { ask: AskId, about: String },
     #[serde(rename = "ask:answered")]
     AskAnswered { ask: AskId, status: AskStatus },
-    /// Nobody answered in time, or before the attempt was over.
+    /// The ask was not answered in time, or not before the attempt ended.
     #[serde(rename = "ask:expired")]
     AskExpired { ask: AskId, status: AskStatus },
-    /// A rule denied a tool, so nobody was asked; once for each tool and rule of a job, however often it tries.
+    /// A rule denied a tool without asking a person. Recorded once for each tool and rule of a job.
     #[serde(rename = "ask:denied")]
     AskDenied { tool: String, rule: String },
-    /// An agent said what its work came to; a later report of the same attempt takes its place.
+    /// An agent reported the result of its work. A later report of the same attempt replaces it.
     #[serde(rename = "job:reported")]
     JobReported { attempt: u32, outcome: ReportedOutcome },
-    /// Another job asked for this one; it is so far along the chain.
+    /// Another job requested this one as a follow-up. `number` is its position in the chain.
     #[serde(rename = "job:followup")]
     JobFollowup { follows: JobId, number: u32 },
-    /// A job asked for another, and did not get it.
+    /// A job requested a follow-up, and it was refused.
     #[serde(rename = "followup:refused")]
     FollowupRefused { message: String },
-    /// A process of a job wanted more over the owner's socket than the token of that job allows, or a process of another
-    /// user wanted anything there; once for each endpoint.
+    /// A process of a job requested more on the owner's socket than its job token allows, or a process of another user
+    /// requested anything there. Recorded once for each endpoint.
     #[serde(rename = "access:refused")]
     AccessRefused { method: String, endpoint: String },
-    /// Something that the config wants done after a job is done.
+    /// A hook of an ended job has completed.
     #[serde(rename = "hook:completed")]
     HookCompleted {
         number: u32,
@@ -283,7 +283,7 @@ pub enum Fact {
 }
 
 impl Fact {
-    /// What the last attempt of a job came to.
+    /// Returns the fact for the end of a job's last attempt.
     pub fn of_settled(job: &Job, outcome: &Outcome) -> Self {
         let exit_reason = outcome.exit_reason();
         let duration_seconds = job.duration_seconds().unwrap_or_default();
@@ -307,7 +307,7 @@ impl Fact {
         }
     }
 
-    /// The word under `type`.
+    /// Returns the value of `type`.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::JobCreated => "job:created",

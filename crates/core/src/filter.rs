@@ -1,4 +1,4 @@
-//! Filters: which occurrences of a trigger a schedule wants.
+//! Filters: conditions on the occurrences of a trigger.
 
 use indexmap::IndexMap;
 use regex::Regex;
@@ -8,37 +8,37 @@ use serde_json::Value;
 
 use crate::trigger::FiringContext;
 
-/// What a firing must be about; all that are set must hold. Who fires by hand is not asked.
+/// Conditions that a firing has to meet. All set conditions have to hold. They do not apply to firings by hand.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// The payload's `action` is one of these.
+    /// Values of the payload's `action`, one of which has to match.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub actions: Vec<String>,
-    /// The task, issue or pull request has one of these labels.
+    /// Labels, one of which the task, issue or pull request has to have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// It has none of these labels.
+    /// Labels, none of which it may have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude_labels: Vec<String>,
-    /// It was written by one of these.
+    /// Authors, one of whom has to have written it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub author: Vec<String>,
-    /// It is assigned to one of these.
+    /// People, one of whom it has to be assigned to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assignee: Vec<String>,
-    /// A regular expression that its title must match.
+    /// Regular expression that its title has to match.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "regex"))]
     pub title: Option<String>,
-    /// A regular expression that its body must match.
+    /// Regular expression that its body has to match.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "regex"))]
     pub body: Option<String>,
-    /// Keys of its metadata and the value found there.
+    /// Keys of its metadata and their required values.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub metadata: IndexMap<String, String>,
-    /// JSON pointers into the payload and the value found there.
+    /// JSON pointers into the payload and the required values there.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub payload: IndexMap<String, Value>,
 }
@@ -61,7 +61,7 @@ impl Filter {
     }
 }
 
-/// Labels and people's names are the same however they are written, in the trackers too.
+/// Compares labels and names of people without regard to case, as issue trackers do.
 fn same_word(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
@@ -70,7 +70,7 @@ fn one_of(wanted: &[String], found: Option<&str>) -> bool {
     wanted.is_empty() || found.is_some_and(|found| wanted.iter().any(|wanted| same_word(wanted, found)))
 }
 
-/// What is no expression was refused when it was loaded; here it matches nothing.
+/// Checks whether a text matches. An invalid expression is rejected when the config is loaded; here it matches nothing.
 pub(crate) fn matches(pattern: Option<&str>, text: &str) -> bool {
     pattern.is_none_or(|pattern| Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text)))
 }

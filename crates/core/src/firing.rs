@@ -1,4 +1,4 @@
-//! What a firing makes: the job, with its prompt as the agent will get it.
+//! The job of a firing, with its rendered prompt.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -10,22 +10,22 @@ use crate::trigger::{FiringContext, FiringKey, Task, TriggerConfig};
 use crate::trust::Treatment;
 use crate::work::WorkItem;
 
-/// A firing on its way to become jobs.
+/// A firing from which jobs are created.
 #[derive(Debug, Clone, Copy)]
 pub struct Firing<'a> {
     pub agent: &'a Agent,
-    /// None for a job of an agent alone.
+    /// None for a job that belongs to an agent but to no schedule.
     pub schedule: Option<&'a Schedule>,
     pub key: &'a FiringKey,
-    /// When the clock said so, if it did.
+    /// Due time, if the clock fired it.
     pub due: Option<Timestamp>,
     pub occasion: &'a FiringContext,
-    /// Of the machine, where no schedule has one.
+    /// Time zone of the machine, used without a schedule.
     pub zone: &'a TimeZone,
 }
 
 impl FiringContext {
-    /// What a trigger by the clock hands on.
+    /// Returns the context of a firing by the clock.
     pub fn by_clock(schedule: &Schedule, key: &FiringKey, due: Timestamp) -> Self {
         let mut task = Task { source_id: key.to_string(), ..Task::default() };
         match &schedule.trigger {
@@ -46,7 +46,7 @@ impl FiringContext {
 }
 
 impl Firing<'_> {
-    /// The job, about `item` if there is one.
+    /// Returns the job of this firing, for `item` if there is one.
     pub fn job(&self, item: Option<&WorkItem>, now: Timestamp) -> NewJob {
         NewJob {
             agent: self.agent.name.clone(),
@@ -61,8 +61,8 @@ impl Firing<'_> {
         }
     }
 
-    /// What comes from outside while the schedule may not run waits until it may. The clock fires only when it may,
-    /// and a person knows what they do.
+    /// Returns the end of the inactive hours, until which a job from outside has to wait. The clock fires only in
+    /// active hours, and a firing by hand runs at any time.
     fn opens(&self, now: Timestamp) -> Option<Timestamp> {
         let schedule = self.schedule.filter(|_| !self.key.is_by_hand() && !self.key.is_by_clock())?;
         schedule.timing.next_allowed(now, schedule.zone.time_zone()).filter(|opens| *opens > now)
@@ -80,7 +80,7 @@ impl Firing<'_> {
         }
     }
 
-    /// Who wrote what it is about, as its source says.
+    /// Returns the author of the item or task, as its source states it.
     fn author<'a>(&'a self, item: Option<&'a WorkItem>) -> Author<'a> {
         let of_item = item.and_then(|item| item.metadata.get("author")?.as_str());
         let of_task =
@@ -88,10 +88,10 @@ impl Firing<'_> {
         Author { name: of_item.or_else(of_task), standing: self.standing(item) }
     }
 
-    /// Whether they are trusted, which everybody who may put in words here was found out about before.
+    /// Returns the trust in the author. Authors were checked before the firing got here.
     fn standing(&self, item: Option<&WorkItem>) -> Standing {
         let trusts = self.agent.trusts(self.schedule);
-        // A folder here is the owner's own.
+        // A folder on this machine belongs to the owner.
         let is_own = item.is_some_and(|item| item.id.source() == "files");
         if self.occasion.confined.is_some() {
             Standing::Stranger
@@ -126,7 +126,8 @@ impl Firing<'_> {
         let template = if given.is_some() {
             Template::literal(text, variables)
         } else {
-            // What was wrong with it was said when it was loaded; a firing is not lost for a word without a value.
+            // Problems were reported when the config was loaded. A firing is not dropped because a variable has no
+            // value.
             Template::parse_lenient(text, variables).0
         };
         prompt::build_prompt(&template, &context).unwrap_or_else(|_| text.to_owned())
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(open(Occurrence::Manual("1"), "2026-01-05T03:00:00Z"), None, "a person may");
     }
 
-    /// What the fence says about whoever wrote an item, by the `trust` of the agent and of its fleet.
+    /// The fence's statement about the author of an item, by the `trust` of the agent and of its fleet.
     #[test]
     fn whether_the_author_of_an_item_is_trusted() {
         let item = |source: &str| -> WorkItem {

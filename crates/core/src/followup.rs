@@ -1,5 +1,5 @@
-//! Follow-ups: jobs that agents ask for themselves, bounded over the whole chain that they make, so that agents which
-//! wake each other come to an end.
+//! Follow-ups: jobs that agents request while they run. Bounds apply to the whole chain, so that agents that start each
+//! other come to an end.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 use crate::id::{AgentName, JobId};
 use crate::interval::Interval;
 
-/// Whether jobs of an agent may ask for further jobs, how far that goes, and who else may ask for its own.
+/// Rules for follow-ups: how many an agent's jobs may request, and which other agents may request its jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Followups {
-    /// How many there are at most, over the whole chain, whichever agents they are of; unset means that its jobs may ask
-    /// for none.
+    /// Maximum number of follow-ups in the whole chain, of all agents together; unset means that its jobs may request
+    /// none.
     #[serde(default)]
     #[schemars(range(min = 1, max = 10_000))]
     pub max: Option<u32>,
-    /// One begins no earlier than this after it was asked for; unset means 1m.
+    /// Minimum time between the request of a follow-up and its start; unset means 1m.
     #[serde(default)]
     pub min_interval: Option<Interval>,
-    /// How long after its first job a chain may go on; unset means 7d.
+    /// Maximum time for which a chain may continue after its first job; unset means 7d.
     #[serde(default)]
     pub expires: Option<Interval>,
-    /// Other agents that may ask for jobs of this one, with a prompt of their own; unset means that only its own jobs may.
+    /// Other agents that may request jobs of this agent with their own prompt; unset means that only its own jobs may.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub from: Vec<String>,
 }
@@ -31,12 +31,12 @@ pub struct Followups {
 const MIN_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
 const EXPIRES: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// What there is of a chain when another one is asked for.
+/// State of a chain when another follow-up is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
-    /// Follow-ups until now.
+    /// Number of follow-ups so far.
     pub made: u32,
-    /// When its first job was made.
+    /// Creation time of the first job.
     pub began: Timestamp,
 }
 
@@ -58,7 +58,7 @@ pub enum FollowupRefused {
     TooSoon { begins: Timestamp, began: Timestamp, expires: Interval },
 }
 
-/// The last time that a job did not get one.
+/// The last refused follow-up of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FollowupRefusal {
     pub job: JobId,
@@ -67,7 +67,7 @@ pub struct FollowupRefusal {
 }
 
 impl Followups {
-    /// When the next one may begin, which is not before `wanted`.
+    /// Returns the earliest start of the next follow-up, which is not before `wanted`.
     pub fn next(
         &self,
         chain: Chain,

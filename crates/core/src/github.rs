@@ -1,4 +1,4 @@
-//! How to sign in to GitHub, as work sources, triggers and trust name it in the config.
+//! Authentication at GitHub, as work sources, triggers and trust configure it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Auth {
-    /// The environment variable that holds the token; unset means `GITHUB_TOKEN`.
+    /// Environment variable that holds the token; unset means `GITHUB_TOKEN`.
     pub token_env: Option<String>,
-    /// A GitHub App instead of a token.
+    /// GitHub App to use instead of a token.
     pub app: Option<AppAuth>,
 }
 
-/// A GitHub App. One of the two private keys must be named.
+/// A GitHub App. One of the two private keys must be set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AppAuth {
-    /// Its id, or its client id.
+    /// Id or client id of the app.
     pub id: String,
-    /// Unset means the one that the repository has.
+    /// Id of the installation; unset means the installation of the repository.
     #[serde(default)]
     pub installation_id: Option<u64>,
-    /// The environment variable that holds the private key in PEM form.
+    /// Environment variable that holds the private key in PEM form.
     #[serde(default)]
     pub private_key_env: Option<String>,
-    /// The file with the private key, relative to the root config file.
+    /// File with the private key, relative to the root config file.
     #[serde(default)]
     pub private_key_file: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Hooks: what is done after a job has ended, which of them apply, and what they are told.
+//! Hooks: actions after the end of a job. This module decides which hooks apply, and builds their input.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::shape::{Agent, Hook, HookAction, HookEvent, Hooks};
 use crate::word::written_as;
 
-/// The two lists of the config.
+/// The two lists of hooks in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookList {
@@ -30,12 +30,12 @@ pub enum HookKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HookState {
-    /// Not begun, or to be tried again.
+    /// Not started, or to be tried again.
     Waiting,
     Running,
     Completed,
     Failed,
-    /// Its `when` does not hold, a hook before it failed, or it is no longer in the config.
+    /// Its `when` does not hold, an earlier hook failed, or it is no longer in the config.
     Skipped,
 }
 
@@ -52,19 +52,20 @@ written_as! {
     HookEvent { Completed = "completed", Failed = "failed", Timeout = "timeout", Cancelled = "cancelled" }
 }
 
-/// A hook as the store knows it: enough to say whether it applies. The rest may hold secrets and stays in the config.
+/// The part of a hook that the store needs to decide whether it applies. The rest may hold secrets and stays in the
+/// config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookOutline {
-    /// From 1, `after_run` first: also the order in which they run.
+    /// Number from 1 in the order of execution, `after_run` first.
     pub number: u32,
     pub list: HookList,
     pub kind: HookKind,
     pub name: Option<String>,
-    /// Empty means all.
+    /// Events to which it applies; empty means all.
     pub events: Vec<HookEvent>,
 }
 
-/// One hook of one job, and what came of it.
+/// One hook of one ended job, with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HookRun {
     pub number: u32,
@@ -72,10 +73,10 @@ pub struct HookRun {
     pub kind: HookKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How the job ended.
+    /// End of the job.
     pub event: HookEvent,
     pub state: HookState,
-    /// How often it was begun.
+    /// Number of times it was started.
     pub tries: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
@@ -84,13 +85,13 @@ pub struct HookRun {
     /// Why it failed, was skipped or is tried again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it said, cut to size and without secrets.
+    /// Output of the hook, truncated and redacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
 }
 
 impl HookRun {
-    /// `after_run hook 1 (notify)`.
+    /// Returns a label, for example `after_run hook 1 (notify)`.
     pub fn label(&self) -> String {
         let name = self.name.as_ref().map(|name| format!(" ({name})"));
         format!("{} hook {}{}", self.list, self.number, name.unwrap_or_default())
@@ -98,7 +99,7 @@ impl HookRun {
 }
 
 impl Hooks {
-    /// In the order in which they run.
+    /// Returns all hooks in the order of execution.
     pub fn all(&self) -> impl Iterator<Item = (HookList, &Hook)> {
         let of = |list: HookList| move |hook| (list, hook);
         self.after_run
@@ -132,7 +133,8 @@ impl HookOutline {
         (1..).zip(hooks).map(outline).collect()
     }
 
-    /// `on_error` is for what went wrong by itself: who cancels a job knows of it.
+    /// Checks whether the hook applies to this event. `on_error` does not apply to cancelled jobs, because the person
+    /// who cancels a job knows about it.
     pub fn applies(&self, event: HookEvent) -> bool {
         let of_list = match self.list {
             HookList::AfterRun => true,
@@ -141,8 +143,8 @@ impl HookOutline {
         of_list && (self.events.is_empty() || self.events.contains(&event))
     }
 
-    /// The hook that a run means, if the config still has it there. Names and kinds may not have changed; a hook that
-    /// was mended in between runs as it is now.
+    /// Finds the hook of a run, if the config still has it at this position with the same name and kind. If its other
+    /// keys changed meanwhile, it runs with the new ones.
     pub fn find<'a>(agent: &'a Agent, run: &HookRun) -> Option<&'a Hook> {
         let hooks = agent.hooks.as_ref()?;
         let (list, hook) = hooks.all().nth(usize::try_from(run.number).ok()?.checked_sub(1)?)?;
@@ -161,7 +163,7 @@ impl HookEvent {
     }
 }
 
-/// What a hook is told: the JSON that herdctl's hooks get.
+/// Input of a hook: the same JSON that herdctl's hooks get.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HookContext {
     pub event: HookEvent,
@@ -170,7 +172,7 @@ pub struct HookContext {
     pub agent: AgentOfHook,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
-    /// What the agent said that its work came to.
+    /// Report of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
@@ -202,7 +204,8 @@ pub struct AgentOfHook {
 }
 
 impl HookContext {
-    /// Of a job that has ended; none for one that has not. `output` is the job's final word, if it is known here.
+    /// Builds the input from an ended job; none if the job has not ended. `output` is the last message of the job, if
+    /// it is available here.
     pub fn of(
         job: &Job,
         agent: Option<&Agent>,
@@ -243,7 +246,7 @@ impl HookContext {
     }
 }
 
-/// Whether the dotted path leads to something true, as JavaScript understands it: not to nothing, false, 0 or "".
+/// Checks whether the dotted path leads to a value that is true in JavaScript: not to nothing, false, 0 or "".
 pub fn holds(context: &Value, path: &str) -> bool {
     let step = |value: &Value, key: &str| match value {
         Value::Array(items) => items.get(key.parse::<usize>().ok()?).cloned(),

@@ -1,4 +1,4 @@
-//! Ids and names, checked before they touch a path, a URL or a row.
+//! Ids and names, which are checked before they are used in a path, a URL or a row.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use uuid::Uuid;
 const SUFFIX_LENGTH: usize = 6;
 const SUFFIX_DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// `job-YYYY-MM-DD-xxxxxx`: the UTC date of creation and six characters of chance.
+/// Id of a job, `job-YYYY-MM-DD-xxxxxx`: the UTC date of creation and six random characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^job-[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9a-z]{6}$"))]
 pub struct JobId(String);
 
 impl JobId {
-    /// The same date and the same random number always give the same id.
+    /// Creates an id. The same date and random number always give the same id.
     pub fn new(date: Date, mut random: u64) -> Self {
         let mut suffix = [0_u8; SUFFIX_LENGTH];
         for place in suffix.iter_mut().rev() {
@@ -32,7 +32,7 @@ impl JobId {
         &self.0
     }
 
-    /// The six characters of chance, by which people name it.
+    /// Returns the six random characters, a short name of the job.
     pub fn suffix(&self) -> &str {
         &self.0[self.0.len() - SUFFIX_LENGTH..]
     }
@@ -57,7 +57,7 @@ impl FromStr for JobId {
     }
 }
 
-/// A name that a person gave to an agent or a fleet: `^[a-zA-Z0-9][a-zA-Z0-9_-]*$`.
+/// Checks the name of an agent, a fleet or a token: `^[a-zA-Z0-9][a-zA-Z0-9_-]*$`.
 pub fn check_name(name: &str) -> Result<(), IdError> {
     let mut bytes = name.bytes();
     let starts_well = bytes.next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -71,7 +71,7 @@ pub fn check_name(name: &str) -> Result<(), IdError> {
 
 const MAX_NAME: usize = 128;
 
-/// An agent's qualified name: its fleets' names and its own, joined by dots. Root agents have no prefix.
+/// Qualified name of an agent: the names of its fleets and its own, joined by dots. Agents of the root have no prefix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}([.][a-zA-Z0-9][a-zA-Z0-9_-]{0,127})*$"))]
@@ -87,14 +87,14 @@ impl FromStr for AgentName {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        // The whole name is what somebody wrote, and knows again.
+        // Report the whole name, because that is what the user wrote.
         text.split('.').try_for_each(check_name).map_err(|_| IdError::Name(text.to_owned()))?;
         Ok(Self(text.to_owned()))
     }
 }
 
-/// A schedule's name within its agent. Existing fleets use any text, so only what could break a line, a log
-/// or a URL beyond repair is refused.
+/// Name of a schedule within its agent. Existing fleets use any text, so only names that would break a line, a log or a
+/// URL are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[^\x00-\x1f\x7f-\x9f]{1,128}$"))]
@@ -119,7 +119,7 @@ impl FromStr for ScheduleName {
     }
 }
 
-/// What people call a token of the API.
+/// Name of an API token.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,127}$"))]
@@ -140,13 +140,13 @@ impl FromStr for TokenName {
     }
 }
 
-/// What people type to name a job: its id, its id without `job-`, or the last six characters of it.
+/// Name by which people refer to a job: its id, its id without `job-`, or the last six characters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^((job-)?[0-9]{4}-[0-9]{2}-[0-9]{2}-)?[0-9a-z]{6}$"))]
 pub enum JobName {
     Id(JobId),
-    /// Only the store knows which job that is.
+    /// The last six characters. Only the store can find the job.
     Suffix(String),
 }
 
@@ -186,13 +186,13 @@ impl TryFrom<String> for JobName {
     }
 }
 
-/// `UUIDv5` of `agent/schedule`, so that a schedule keeps its id on every machine and after every restart.
+/// Id of a schedule: the `UUIDv5` of `agent/schedule`, which is the same on every machine and after every restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleId(pub Uuid);
 
 impl ScheduleId {
     pub fn of(agent: &AgentName, schedule: &ScheduleName) -> Self {
-        // The namespace is a constant of ours; changing it would rename every schedule.
+        // Changing this namespace would change the id of every schedule.
         const NAMESPACE: Uuid = Uuid::from_u128(0x3f9d_7c52_61ab_4e0f_9a44_c0b7_4a6d_0001);
         Self(Uuid::new_v5(&NAMESPACE, format!("{agent}/{schedule}").as_bytes()))
     }
@@ -212,7 +212,7 @@ impl FromStr for ScheduleId {
     }
 }
 
-/// Text in, text out: what every checked name shares.
+/// Implements the conversions from and to text for the checked names.
 macro_rules! text_newtype {
     ($($name:ident),+) => {$(
         impl fmt::Display for $name {

@@ -1,4 +1,4 @@
-//! Intervals as people write them: one positive whole number and one unit, `30s 5m 1h 1d`.
+//! Intervals in the config: one positive whole number and one unit, `30s 5m 1h 1d`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A parsed interval that still knows how it was written.
+/// A parsed interval that keeps its written form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "interval", "examples" = ["30s", "5m", "1h", "1d"]))]
@@ -44,7 +44,7 @@ impl Unit {
     }
 }
 
-/// Far beyond any schedule, and far within what an instant can hold.
+/// Limit above any useful schedule and within the range of a timestamp.
 const LONGEST_SECONDS: i64 = 36_500 * 86_400;
 
 impl Interval {
@@ -121,7 +121,7 @@ impl TryFrom<String> for Interval {
     }
 }
 
-/// The first five messages are the documented ones, word for word.
+/// Errors of an interval. The first five messages are documented word for word.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IntervalError {
     #[error("Missing time unit. Expected format: \"{{number}}{{unit}}\"")]

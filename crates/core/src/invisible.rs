@@ -1,7 +1,7 @@
-//! Letters that nobody sees.
+//! Characters that are not displayed.
 
-/// Tells whether a letter is shown as nothing: what Unicode calls default-ignorable. Such are marks without width, marks
-/// that turn the direction of text, variation selectors, fillers and tags.
+/// Checks whether a character is default-ignorable in Unicode, that is, displayed as nothing: zero-width marks, marks
+/// that change the direction of text, variation selectors, fillers and tags.
 pub const fn is_invisible(letter: char) -> bool {
     matches!(
         letter,

@@ -1,4 +1,4 @@
-//! Jobs: one durable piece of work each, and the only functions that move one from state to state.
+//! Jobs: durable pieces of work, and the only functions that change the state of a job.
 //!
 //! ```text
 //!            start                    end
@@ -9,8 +9,8 @@
 //!    └──────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A terminal job refuses every change. Id, agent, trigger type and creation time never change at all: they are
-//! private and nothing here writes them.
+//! An ended job rejects every change. Id, agent, trigger type and creation time never change: the fields are private
+//! and no function here writes them.
 
 mod closing;
 mod record;
@@ -43,26 +43,26 @@ pub struct Job {
     prompt: Option<String>,
     origin: Option<Origin>,
     session_id: Option<String>,
-    /// Attempts started so far.
+    /// Number of attempts started so far.
     attempts: u32,
-    /// How many of them met a limit of their provider.
+    /// Number of attempts that reached a limit of their provider.
     parks: u32,
-    /// Those that never began.
+    /// Attempts that never began.
     requeued: Requeued,
-    /// When the first attempt started.
+    /// Start of the first attempt.
     run_started_at: Option<Timestamp>,
-    /// Of all attempts so far.
+    /// Usage of all attempts so far.
     usage: Option<JobUsage>,
-    /// What it works on, as it was when it was claimed.
+    /// Work item of the job, as it was when it was claimed.
     work_item: Option<WorkItem>,
     chat: Option<String>,
     confined: Option<String>,
-    /// Of a job that was cancelled between two attempts: that it waited, and how the attempt before had failed.
+    /// Error of the last attempt, if the job was cancelled between two attempts.
     cancelled_after: Option<JobError>,
     state: JobState,
 }
 
-/// What a new job begins with; the rest follows from its life.
+/// Initial data of a new job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewJob {
     pub agent: AgentName,
@@ -71,15 +71,15 @@ pub struct NewJob {
     pub prompt: Option<String>,
     pub origin: Option<Origin>,
     pub work_item: Option<WorkItem>,
-    /// The conversation that it answers in, for example `slack C1`.
+    /// Conversation in which the job answers, for example `slack C1`.
     pub chat: Option<String>,
-    /// Why it runs in the strict sandbox, if it does: whose words it was given.
+    /// Reason for the strict sandbox, if the job runs in it: the author of its text.
     pub confined: Option<String>,
-    /// It does not start before this.
+    /// Earliest start.
     pub not_before: Option<Timestamp>,
 }
 
-/// The earlier job that a job came from.
+/// The earlier job from which a job was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     ForkOf(JobId),
@@ -101,7 +101,7 @@ pub enum TriggerType {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobState {
-    /// Waits for a place, or, after a failed attempt, for its backoff to pass.
+    /// Waits for a place, or, after a failed attempt, for the end of its backoff.
     Pending {
         not_before: Option<Timestamp>,
     },
@@ -114,7 +114,7 @@ pub enum JobState {
     },
 }
 
-/// How a job or an attempt ended. Status and exit reason follow from it, so they cannot contradict each other.
+/// Outcome of a job or an attempt. Status and exit reason are derived from it, so they cannot contradict each other.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
@@ -131,7 +131,7 @@ pub enum FailReason {
     MaxTurns,
 }
 
-/// What went wrong, for a person and for `retry.on`.
+/// Failure of a job, for people and for `retry.on`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobError {
     pub kind: ErrorKind,
@@ -141,35 +141,35 @@ pub struct JobError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorKind {
-    /// The agent itself said so.
+    /// The agent itself reported the failure.
     Reported,
     StartFailed,
     Exit,
     Signal,
-    /// It took longer than it may.
+    /// The attempt exceeded its time limit.
     Timeout,
-    /// It was silent for longer than it may.
+    /// The attempt exceeded its limit of time without output.
     Idle,
     RateLimited,
     Budget,
-    /// Nobody knows how it ended: its node or its process was gone.
+    /// Its end is not known: its node or its process disappeared.
     Lost,
 }
 
-/// How a cancelled job was brought to an end.
+/// Way in which a cancelled job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Termination {
-    /// It had not begun to run.
+    /// It had not started.
     NotStarted,
-    /// An attempt had failed, and it waited for the next one.
+    /// An attempt had failed, and the job waited for the next one.
     BetweenAttempts,
     Graceful,
     Forced,
 }
 
 impl Termination {
-    /// For people.
+    /// Returns a text for people.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::NotStarted => "it had not started",
@@ -180,20 +180,20 @@ impl Termination {
     }
 }
 
-/// Why cowhand itself cancels a job that nobody asked to cancel.
+/// Reason for which cowhand itself cancels a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelReason {
     /// The daemon was stopped, and the job did not finish in time.
     DaemonStopped,
-    /// A later firing of its schedule takes its place (`overlap: cancel_previous`).
+    /// A later firing of its schedule replaces it (`overlap: cancel_previous`).
     CancelPrevious,
-    /// Its claim on its work item is lost.
+    /// The claim of its work item is lost.
     ClaimLost,
 }
 
 impl CancelReason {
-    /// For people.
+    /// Returns a text for people.
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::DaemonStopped => "the daemon was stopped, and did not wait longer for it",
@@ -263,7 +263,7 @@ impl Job {
         self.created_at
     }
 
-    /// When the first attempt started.
+    /// Returns the start of the first attempt.
     pub fn run_started_at(&self) -> Option<Timestamp> {
         self.run_started_at
     }
@@ -292,12 +292,12 @@ impl Job {
         self.work_item.as_ref()
     }
 
-    /// The conversation that it answers in, if it is of a chat.
+    /// Returns the conversation in which the job answers, if it came from a chat.
     pub fn chat(&self) -> Option<&str> {
         self.chat.as_deref()
     }
 
-    /// Why its words are not trusted, if they are not.
+    /// Returns the reason why the text of the job is not trusted, if it is not.
     pub fn confined(&self) -> Option<&str> {
         self.confined.as_deref()
     }
@@ -310,7 +310,7 @@ impl Job {
         self.parks
     }
 
-    /// Of all attempts that have ended.
+    /// Returns the usage of all ended attempts.
     pub fn usage(&self) -> Option<&JobUsage> {
         self.usage.as_ref()
     }
@@ -327,7 +327,7 @@ impl Job {
         }
     }
 
-    /// Whole seconds of running, known once the job has ended. A job that never ran has none.
+    /// Returns the run time in whole seconds, once the job has ended; none for a job that never ran.
     pub fn duration_seconds(&self) -> Option<u64> {
         let JobState::Ended { at, .. } = self.state else { return None };
         let ran = at.duration_since(self.run_started_at?).as_secs_f64();
@@ -339,14 +339,14 @@ impl Job {
         Some(ran.max(0.0).round() as u64)
     }
 
-    /// The end of its backoff has another wall time now, because the clock was set.
+    /// Moves the end of the backoff to another wall time, because the clock was set.
     pub fn backs_off_until(&mut self, until: Timestamp) {
         if let JobState::Pending { not_before: not_before @ Some(_) } = &mut self.state {
             *not_before = Some(until);
         }
     }
 
-    /// The next attempt begins.
+    /// Starts the next attempt.
     pub fn start(&mut self, now: Timestamp) -> Result<(), Refused> {
         match self.state {
             JobState::Pending { not_before } if not_before.is_none_or(|at| at <= now) => {
@@ -361,7 +361,7 @@ impl Job {
         }
     }
 
-    /// The runtime told which session this is.
+    /// Records the session that the runtime reported.
     pub fn set_session(&mut self, session_id: String) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {
@@ -373,12 +373,13 @@ impl Job {
         }
     }
 
-    /// The running attempt is over: the job ends with it, or waits for another one if the retry policy says so.
+    /// Settles the running attempt: the job ends with it, or waits for another attempt if the retry policy allows one.
     pub fn settle(&mut self, outcome: Outcome, retry: &Retry, now: Timestamp) -> Result<(), Refused> {
         self.settle_ended(outcome, retry, now, now)
     }
 
-    /// As above, of an attempt that was over earlier. A clock that was set since does not let it end before it began.
+    /// Settles the running attempt like [`Self::settle`], with an end in the past. The end is never before the start,
+    /// even if the clock was set meanwhile.
     pub fn settle_ended(
         &mut self,
         outcome: Outcome,
@@ -389,7 +390,7 @@ impl Job {
         let since = if let JobState::Running { since } = self.state { since } else { now };
         let ended = ended.max(since).min(now);
         let wait = match outcome {
-            // To be sent away by a provider is not held against it, nor what never began.
+            // Attempts that reached a limit of their provider, or never began, do not count for the retry policy.
             Outcome::Failed { .. } => {
                 let begun = self.attempts.saturating_sub(self.parks).saturating_sub(self.requeued.in_all);
                 retry.wait_after(begun, &outcome.retry_words())
@@ -404,8 +405,8 @@ impl Job {
         Ok(())
     }
 
-    /// The running attempt met a limit: the job waits for its provider and then goes on with its session. It is the
-    /// provider that holds it, so whatever stands in for that may take it up at once.
+    /// Parks the job because the running attempt reached a limit. It waits for its provider and then continues its
+    /// session. It has no `not_before`: the provider holds it, so a fallback may continue it immediately.
     pub fn park(&mut self) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {
@@ -419,7 +420,7 @@ impl Job {
         }
     }
 
-    /// What the running attempt cost.
+    /// Adds the usage of the running attempt.
     pub fn spend(&mut self, usage: &JobUsage) -> Result<(), Refused> {
         match self.state {
             JobState::Running { .. } => {
@@ -442,7 +443,7 @@ impl Job {
         }
     }
 
-    /// The job is over. Only a cancellation can end one that has not begun.
+    /// Ends the job. A job that has not started can only be cancelled.
     fn end(&mut self, outcome: Outcome, now: Timestamp) -> Result<(), Refused> {
         match (&self.state, &outcome) {
             (JobState::Ended { .. }, _) => Err(self.terminal()),
@@ -456,12 +457,12 @@ impl Job {
         }
     }
 
-    /// Somebody asked for it to stop. A running job is cancelled once its processes are gone.
+    /// Cancels the job. A running job is cancelled after its processes have ended.
     pub fn cancel(&mut self, how: Termination, now: Timestamp) -> Result<(), Refused> {
         self.end(Outcome::Cancelled { how }, now)
     }
 
-    /// The same of a job that waits for its next attempt, after this one failed with this error.
+    /// Cancels a job that waits for its next attempt, after attempt `failed` failed with `error`.
     pub fn cancel_between(&mut self, failed: u32, error: &JobError, now: Timestamp) -> Result<(), Refused> {
         self.cancel(Termination::BetweenAttempts, now)?;
         let next = self.attempts.saturating_add(1);
@@ -484,7 +485,7 @@ impl Outcome {
         }
     }
 
-    /// Its provider has sent it away for now.
+    /// Checks whether the provider's limit was reached.
     pub fn is_limit(&self) -> bool {
         matches!(self, Self::Failed { error, .. } if error.kind == ErrorKind::RateLimited)
     }
@@ -507,7 +508,7 @@ impl Outcome {
         }
     }
 
-    /// The words that `retry.on` can name: the exit reason and the error kind.
+    /// Returns the names that `retry.on` can contain: the exit reason and the error kind.
     pub fn retry_words(&self) -> Vec<&'static str> {
         let mut words = vec![self.exit_reason().as_str()];
         if let Self::Failed { error, .. } = self {
@@ -537,7 +538,7 @@ written_as! {
     Termination { NotStarted = "not_started", BetweenAttempts = "between_attempts", Graceful = "graceful", Forced = "forced" }
 }
 
-/// Why a change was not made; the job is as it was.
+/// Reason why a change was rejected. The job is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("{id} is {status} and never changes again; fork or retry it to get a new job")]

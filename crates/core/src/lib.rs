@@ -1,7 +1,7 @@
-//! cowhand's words and rules.
+//! The domain types and rules of cowhand.
 //!
-//! Everything here is a plain function of its arguments: no I/O, no clock, no randomness of its own. "Now"
-//! and random numbers are handed in, so each rule is a table of inputs and answers.
+//! Everything here is a pure function of its arguments: no I/O, no clock, no random numbers. The current time and
+//! random numbers are arguments, so that each rule can be tested with a table of inputs and results.
 
 #![forbid(unsafe_code)]
 

@@ -55,10 +55,10 @@ impl FromStr for BootTime {
     }
 }
 
-/// Two clocks cannot be read at the same instant: less than this is not a step.
+/// Smallest difference that counts as a step, because the two clocks cannot be read at the same instant.
 pub const SMALLEST: SignedDuration = SignedDuration::from_secs(1);
 
-/// A wall time, and the boot clock at that time if it was read.
+/// A wall time, with the boot clock at that time if it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub wall: Timestamp,
@@ -78,18 +78,18 @@ impl Moment {
         Self { wall, boot: self.boot.map(|boot| boot.plus(time)) }
     }
 
-    /// Returns the time from `earlier` to this moment by the boot clock; none if it cannot tell.
+    /// Returns the time from `earlier` to this moment by the boot clock; none if the boot clock does not know it.
     pub fn by_boot_clock(self, earlier: Self) -> Option<SignedDuration> {
         self.boot?.since(earlier.boot?)
     }
 
-    /// Returns the time from `earlier` to this moment, by the boot clock if it can tell, else by the wall clock.
+    /// Returns the time from `earlier` to this moment, by the boot clock if possible, else by the wall clock.
     pub fn since(self, earlier: Self) -> SignedDuration {
         self.by_boot_clock(earlier).unwrap_or_else(|| self.wall.duration_since(earlier.wall))
     }
 
-    /// Returns the wall time that this moment has on the wall clock as it is set at `now`: the one that was read then,
-    /// unless the clock was set meanwhile.
+    /// Converts this moment to the wall clock as it is set at `now`. The result is the recorded wall time, unless the
+    /// clock was set meanwhile.
     pub fn on_clock_of(self, now: Self) -> Timestamp {
         match now.step_since(self) {
             Some(step) if step.abs() >= SMALLEST => self.wall.checked_add(step).unwrap_or(self.wall),
@@ -97,8 +97,8 @@ impl Moment {
         }
     }
 
-    /// Returns the wall time at which `length` after this moment is over, on the wall clock as it is set at `now`. A start
-    /// that lies ahead, across boots, tells only that the clock was set back: then it is over.
+    /// Returns the wall time at which `length` after this moment is over, on the wall clock as it is set at `now`. If
+    /// there was a reboot and the start is in the future, the clock was set back; then the time counts as over.
     pub fn end_of(self, length: SignedDuration, now: Self) -> Timestamp {
         if now.by_boot_clock(self).is_none() && self.wall > now.wall {
             return now.wall;
@@ -106,7 +106,8 @@ impl Moment {
         self.on_clock_of(now).checked_add(length).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns by how much the wall clock was set between `earlier` and this moment; none if the boot clock cannot tell.
+    /// Returns by how much the wall clock was set between `earlier` and this moment; none if the boot clock does not
+    /// know it.
     pub fn step_since(self, earlier: Self) -> Option<SignedDuration> {
         Some(self.wall.duration_since(earlier.wall) - self.by_boot_clock(earlier)?)
     }

@@ -1,4 +1,4 @@
-//! What a job says: one message for each line of its JSONL file.
+//! The output of a job: one message for each line of its JSONL file.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -12,13 +12,13 @@ mod result;
 
 pub use result::FinalOutput;
 
-/// One line of a job's output. Keys that are not ours stay in `extra` and come out as they went in.
+/// One line of a job's output. Unknown keys stay in `extra` and are written unchanged.
 ///
-/// `timestamp` may be missing on the way in; whoever appends the message sets it.
+/// `timestamp` may be missing in the input; the code that appends the message sets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum OutputMessage {
-    /// The life of a session, and agent output that has no better type.
+    /// Lifecycle of a session, and output of the agent that has no better type.
     System {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subtype: Option<String>,
@@ -29,11 +29,11 @@ pub enum OutputMessage {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// What the agent said.
+    /// Text of the agent.
     Assistant {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<String>,
-        /// A piece of a message that comes whole later.
+        /// True for a part of a message that follows as a whole later.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         partial: Option<bool>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub enum OutputMessage {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// A tool the agent called.
+    /// Call of a tool.
     ToolUse {
         tool_name: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub enum OutputMessage {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// What the tool answered.
+    /// Result of a tool.
     ToolResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tool_use_id: Option<String>,
@@ -70,7 +70,7 @@ pub enum OutputMessage {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// What went wrong.
+    /// An error.
     Error {
         message: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub enum OutputMessage {
 /// Tokens of one assistant message.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// Fresh ones and those written to and read from the cache.
+    /// Input tokens, including those written to and read from the cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,20 +96,20 @@ pub struct Usage {
     pub extra: Map<String, Value>,
 }
 
-/// A tool may well answer `null`, which is not the same as no answer.
+/// Deserializes a present `null` as a value, because the result `null` of a tool differs from no result.
 fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
 impl OutputMessage {
-    /// The `subtype` of the line that stands before what a later attempt said.
+    /// The `subtype` of the line before the output of a later attempt.
     pub const ATTEMPT: &str = "attempt";
 
-    /// In that line: why the attempt before ended.
+    /// Key in that line: why the previous attempt ended.
     pub const BEFORE: &str = "before";
     const LONGEST_BEFORE: usize = 500;
 
-    /// Makes the line that separates an attempt from the one before it, which may have ended for a reason.
+    /// Creates the line that separates an attempt from the previous one, with the reason of its end if there is one.
     pub fn attempt(number: u32, before: Option<&str>) -> Self {
         let before = before.map(|before| cut(before, 0, Self::LONGEST_BEFORE));
         Self::System {
@@ -120,7 +120,7 @@ impl OutputMessage {
         }
     }
 
-    /// What people read of such a line: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
+    /// Formats such a line for people: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
     pub fn border(which: &str, extra: &Map<String, Value>) -> String {
         match extra.get(Self::BEFORE).and_then(Value::as_str) {
             Some(before) => {
@@ -131,10 +131,10 @@ impl OutputMessage {
         }
     }
 
-    /// The word behind `type`, for each variant.
+    /// Values of `type`, one for each variant.
     const TYPES: [&str; 5] = ["system", "assistant", "tool_use", "tool_result", "error"];
 
-    /// A message from JSON that someone wants to append, checked before anything is written.
+    /// Checks and converts JSON that is to be appended.
     pub fn from_json(value: Value) -> Result<Self, OutputError> {
         let Value::Object(fields) = &value else {
             return Err(OutputError::NotAnObject(name_of(&value)));
@@ -150,7 +150,7 @@ impl OutputMessage {
         serde_json::from_value(value).map_err(|error| OutputError::Field { kind, problem: error.to_string() })
     }
 
-    /// One line of a JSONL file; none for a blank line. Whether a bad line stops the reader is its own choice.
+    /// Parses one line of a JSONL file; none for a blank line. The caller decides whether an invalid line is an error.
     pub fn read_line(line: &str) -> Result<Option<Self>, OutputError> {
         if line.trim().is_empty() {
             return Ok(None);
@@ -159,8 +159,8 @@ impl OutputMessage {
         Self::from_json(value).map(Some)
     }
 
-    /// The message as one line without its end, of at most `cap` bytes; caps below [`Self::LEAST_CAP`] count as
-    /// that. What is too long is cut and marked, and the line stays a message of the same type.
+    /// Formats the message as one line without line end, of at most `cap` bytes. Caps below [`Self::LEAST_CAP`] count
+    /// as that. Long values are cut and marked, and the line stays a message of the same type.
     pub fn to_line(&self, cap: usize) -> Result<String, OutputError> {
         let whole = self.json(serde_json::to_string(self))?;
         if whole.len() <= cap.max(Self::LEAST_CAP) {
@@ -171,7 +171,7 @@ impl OutputMessage {
         self.json(serde_json::to_string(&cap::fit(fields, cap.max(Self::LEAST_CAP))))
     }
 
-    /// Room for the fields that every message has, and for saying what was cut.
+    /// Room for the fields that every message has, and for a note about the cut.
     pub const LEAST_CAP: usize = 1024;
 
     fn json<T>(&self, written: serde_json::Result<T>) -> Result<T, OutputError> {
@@ -199,7 +199,7 @@ impl OutputMessage {
         }
     }
 
-    /// The message with the time at which it is appended, unless it has one of its own.
+    /// Sets the time at which the message is appended, unless it has a timestamp.
     #[must_use]
     pub fn stamped(mut self, now: Timestamp) -> Self {
         match &mut self {

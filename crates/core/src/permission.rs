@@ -1,8 +1,8 @@
-//! What an agent may do without asking, what it has to ask for, and what it may never do.
+//! Permissions: which tools an agent may use without asking, which need an answer of a person, and which are denied.
 //!
-//! A rule names a tool (`Read`, `mcp__files__*`) or shell commands (`Bash(cargo *)`). Of a shell command its words are
-//! compared, as a shell would read them, never its text: see [`shell`] for what may match an allow rule, and
-//! [`within`] for what may be hidden in one.
+//! A rule names a tool (`Read`, `mcp__files__*`) or shell commands (`Bash(cargo *)`). Shell commands are compared by
+//! their words, as a shell would split them, and never by their text. [`shell`] decides which commands can match an
+//! allow rule, and [`within`] finds commands that are hidden in others.
 
 mod rule;
 mod runner;
@@ -15,20 +15,20 @@ use serde_json::Value;
 
 pub use rule::{Rule, RuleError};
 
-/// Rules for tools: `deny` comes before `ask`, and `ask` before `allow`. What no rule names is asked.
+/// Rules for tools: `deny` comes before `ask`, and `ask` before `allow`. A tool that no rule names is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct Permissions {
-    /// Done without asking.
+    /// Tools and commands to allow without asking.
     pub allow: Option<Vec<Rule>>,
-    /// Asked, even if `allow` names it, too.
+    /// Tools and commands to ask about, even if `allow` names them.
     pub ask: Option<Vec<Rule>>,
-    /// Never done.
+    /// Tools and commands to deny.
     pub deny: Option<Vec<Rule>>,
 }
 
-/// What the rules say about one use of a tool; the later, the stricter.
+/// Decision about one use of a tool, ordered from the least to the most strict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Allow,
@@ -36,8 +36,8 @@ pub enum Verdict {
     Deny { rule: String },
 }
 
-/// Of the agent's rules and the schedule's the stricter count. A schedule never allows what its agent's rules do not;
-/// without an `allow` of its own it only forbids and asks.
+/// Returns the stricter decision of the agent's rules and the schedule's rules. A schedule never allows more than its
+/// agent. Without its own `allow` it only adds denials and asks.
 pub fn decide(
     agent: Option<&Permissions>,
     schedule: Option<&Permissions>,
@@ -53,7 +53,7 @@ pub fn decide(
 }
 
 impl Permissions {
-    /// None if no rule names it.
+    /// Returns the decision of these rules; none if no rule matches.
     fn verdict(&self, tool: &str, input: &Value) -> Option<Verdict> {
         let could = |rules: &Option<Vec<Rule>>| {
             rules.iter().flatten().find(|rule| rule.could_mean(tool, input)).map(Rule::to_string)

@@ -1,15 +1,15 @@
-//! The plan: what to do now, decided from what is configured and what is so.
+//! The planner: decides what to do now, from the config and the state of the store.
 //!
-//! `plan` reads and returns; it changes nothing, so a test is a table and a tick may be run twice. What it
-//! decides, in this order:
+//! `plan` reads its arguments and returns actions. It changes nothing, so it can be tested with tables, and a tick can
+//! run twice. It decides in this order:
 //!
-//! 1. **ends**: running jobs that somebody wants to stop, and those whose lease ran out because their node is gone;
-//! 2. **firings**: for each schedule that lives by the clock, which due times run, which are skipped, missed or
-//!    coalesced, and which wait ([`due`] has the rules for one schedule);
+//! 1. **ends**: running jobs that have to stop, and those whose lease has expired because their node disappeared;
+//! 2. **firings**: for each schedule that the clock fires, which due times run, which are skipped, missed or coalesced,
+//!    and which wait ([`due`] has the rules for one schedule);
 //! 3. **starts**: pending jobs that have a place, oldest first.
 //!
-//! A firing needs another look before its job can start: the caller acts, takes a new snapshot and plans again,
-//! until there is nothing left to do before `wake_at`.
+//! A job can only start in the plan after its firing: the caller executes the actions, takes a new snapshot and plans
+//! again, until there is nothing left to do before `wake_at`.
 
 pub mod coming;
 mod due;
@@ -38,32 +38,32 @@ pub use overdue::Missed;
 pub use slots::AwaitedSeat;
 use slots::{ProviderSlots, Taking};
 
-/// What is so: the store's answer at one moment.
+/// State of the store at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Snapshot {
     pub schedules: HashMap<ScheduleId, ScheduleRecord>,
-    /// Every job that has not ended, oldest first.
+    /// All jobs that have not ended, oldest first.
     pub jobs: Vec<LiveJob>,
-    /// Firings whose jobs are not made yet; those of one schedule in their order.
+    /// Firings without jobs yet; those of one schedule in their order.
     pub preparing: Vec<Preparing>,
-    /// What was spent; empty where nobody's spending is limited.
+    /// Spending; empty if no budget is set.
     pub ledger: Ledger,
-    /// What is known of the agents' providers.
+    /// State of the agents' providers.
     pub providers: HashMap<String, ProviderState>,
     /// The boot clock, if it was read.
     pub boot: Option<BootTime>,
-    /// Since when somebody watches the clock.
+    /// Time since which a daemon has been running.
     pub uptime: Uptime,
 }
 
 impl Snapshot {
-    /// The firings of a schedule that are to be prepared now, in their order.
+    /// Returns the firings of a schedule that have to be prepared now, in their order.
     pub fn to_prepare(&self, schedule: ScheduleId) -> impl Iterator<Item = &Preparing> {
         let of_schedule = self.preparing.iter().filter(move |firing| firing.schedule == schedule);
         of_schedule.filter(|firing| !self.is_held_back(firing))
     }
 
-    /// The oldest job of the schedule that has had an attempt and waits for the time of the next one.
+    /// Returns the oldest job of the schedule that has had an attempt and waits for the time of the next one.
     pub fn tried_again(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
         let mut jobs = self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began);
         jobs.find_map(|job| match job.state {
@@ -72,12 +72,12 @@ impl Snapshot {
         })
     }
 
-    /// The present, with the boot clock as it was read for this snapshot.
+    /// Returns the current moment, with the boot clock as it was read for this snapshot.
     fn moment(&self, now: Timestamp) -> Moment {
         Moment { wall: now, boot: self.boot }
     }
 
-    /// The keys of the sessions that running jobs of the agent have.
+    /// Returns the session keys of the agent's running jobs.
     fn busy_sessions(&self, agent: &Agent) -> HashSet<String> {
         let running = self
             .jobs
@@ -86,7 +86,7 @@ impl Snapshot {
         running.filter_map(|job| job.session_key.clone()).collect()
     }
 
-    /// Whether a job of the schedule waits for the end of another one, which has its session.
+    /// Checks whether a job of the schedule waits for the end of another job with the same session.
     pub fn waits_for_session(&self, agent: &Agent, schedule: ScheduleId) -> bool {
         let busy = self.busy_sessions(agent);
         self.jobs.iter().any(|job| {
@@ -99,27 +99,28 @@ impl Snapshot {
     }
 }
 
-/// A firing whose jobs are not made yet.
+/// A firing without jobs yet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparing {
     pub schedule: ScheduleId,
     pub key: FiringKey,
-    /// Since when it is being prepared.
+    /// Start of the preparation.
     pub since: Timestamp,
-    /// It was tried before, and has to be tried again.
+    /// A try has failed, and the preparation has to be tried again.
     pub in_trouble: bool,
 }
 
 impl Preparing {
-    /// Returns until when a place is kept free for the items of a look for work. Without that, schedules that are always
-    /// due would take every place before the work source has answered. None if nothing is kept any more.
+    /// Returns the time until which a place is kept free for the items of a poll of a work source. Without that,
+    /// schedules that are always due would take every place before the work source has answered. None if no place is
+    /// kept any more.
     fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
         let until = self.since.checked_add(KEPT_FOR_A_LOOK).ok()?;
         (!self.in_trouble && self.since <= now && now < until).then_some(until)
     }
 }
 
-/// Longer than a work source takes that works well.
+/// Longer than a healthy work source takes to answer.
 const KEPT_FOR_A_LOOK: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -127,29 +128,29 @@ pub struct LiveJob {
     pub id: JobId,
     pub agent: AgentName,
     pub schedule: Option<ScheduleId>,
-    /// Fired by its schedule's trigger, as opposed to by hand.
+    /// True if the schedule's trigger fired it, false if it was fired by hand.
     pub by_trigger: bool,
-    /// The work item that it is for.
+    /// Work item of the job.
     pub item: Option<WorkItemId>,
-    /// The conversation that it answers in.
+    /// Conversation in which the job answers.
     pub chat: Option<String>,
-    /// It runs in the strict sandbox.
+    /// True if the job runs in the strict sandbox.
     pub confined: bool,
-    /// An attempt was made.
+    /// True if there has been an attempt.
     pub began: bool,
-    /// It has to go on with a session that it had before a limit was met: the runtime of that.
+    /// Runtime of the session that the job has to continue after a limit.
     pub resumes: Option<String>,
-    /// Where it runs, or ran last.
+    /// Provider at which the job runs or ran last.
     pub provider: Option<String>,
-    /// Of one that runs: no other with the same key does.
+    /// Session key of a running job. No other running job has the same key.
     pub session_key: Option<String>,
-    /// Attempts of it that never began.
+    /// Attempts that never began.
     pub requeued: Requeued,
     pub state: LiveState,
 }
 
 impl LiveJob {
-    /// Until when it waits because it could not be started, and a sentence on that.
+    /// Returns the time until which the job waits because it could not be started, and a sentence about that.
     pub fn put_back(&self, now: Timestamp) -> Option<(Timestamp, String)> {
         match self.state {
             LiveState::Pending { not_before: Some(until) } if until > now => {
@@ -165,11 +166,11 @@ pub enum LiveState {
     Pending {
         not_before: Option<Timestamp>,
     },
-    /// `epoch` tells this holder of the lease from every other.
+    /// `epoch` distinguishes this holder of the lease from every other.
     Running {
         epoch: i64,
         lease_until: Timestamp,
-        /// Somebody asked for its end.
+        /// True if a stop was requested.
         cancel: bool,
     },
 }
@@ -177,51 +178,52 @@ pub enum LiveState {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     pub actions: Vec<Action>,
-    /// Nothing changes by itself before this; none means only an event can change anything.
+    /// Time before which nothing changes by itself; none if only an event can change anything.
     pub wake_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// The lease ran out: settle the attempt as lost.
+    /// Settle the attempt as lost, because its lease has expired.
     Lapse { job: JobId, epoch: i64 },
-    /// Somebody asked for the end of a running job: end its processes. Said until it has ended.
+    /// End the processes of a running job whose stop was requested. Repeated until the job has ended.
     Stop { job: JobId },
-    /// Make room for the firing that follows.
+    /// Cancel the job to make room for the following firing.
     CancelPrevious { job: JobId },
-    /// Write one row of the ledger; `Ran` makes a job too.
+    /// Write one row of the ledger; `Ran` also creates a job.
     Fire {
         schedule: ScheduleId,
         key: FiringKey,
         due: Timestamp,
         outcome: FiringOutcome,
-        /// It was missed, and runs now because of `misfire`.
+        /// True if the due time was missed and runs now because of `misfire`.
         made_up: bool,
     },
-    /// Find out what the firing runs for, and make its jobs. Said until that is done.
+    /// Prepare the firing and create its jobs. Repeated until that is done.
     Prepare { schedule: ScheduleId, key: FiringKey },
-    /// It is due but has to wait; said once, since the record remembers it.
+    /// Record that the schedule is due but has to wait. Returned once, because the record stores it.
     Wait { schedule: ScheduleId, due: Timestamp, hold: Hold },
-    /// The pause that its breaker made is over.
+    /// End the pause of the breaker, because its time has passed.
     Resume { schedule: ScheduleId },
-    /// Its `end_at` has passed.
+    /// Finish the schedule, because its `end_at` has passed.
     Finish { schedule: ScheduleId },
-    /// Its `end_at` was put off after it had passed.
+    /// Reopen the schedule, because its `end_at` was moved after it had passed.
     Reopen { schedule: ScheduleId },
-    /// It remembers times that lie ahead, because the wall clock was set back: it goes on from now.
+    /// Reset the recorded times, because they are in the future after the wall clock was set back. The schedule
+    /// continues from now.
     Recount { schedule: ScheduleId },
-    /// Claim this job, if the agent still has a place by then.
+    /// Claim this job, if the agent still has a place then.
     Start {
         job: JobId,
         agent: AgentName,
         max_concurrent: u32,
         session_key: Option<String>,
-        /// The number of the fallback that it starts with.
+        /// Number of the fallback with which it starts.
         fallback: Option<usize>,
     },
 }
 
-/// What a due firing waits for.
+/// Reason why a due firing waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     AtCapacity { running: u32, max: u32 },
@@ -240,7 +242,7 @@ impl Hold {
         }
     }
 
-    /// The line for the log.
+    /// Returns the line for the log.
     pub fn line(self, agent: &AgentName, schedule: &Schedule) -> String {
         let why = match self {
             Self::AtCapacity { running, max } => format!("at max capacity ({running}/{max})"),
@@ -281,8 +283,9 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
 
-/// Returns the agent's schedules in the order in which they get a free place: what has waited longest comes first, and
-/// those that only look for more work come last. Otherwise a long queue would keep every other schedule waiting.
+/// Returns the agent's schedules in the order in which they get a free place: the one that has waited longest comes
+/// first, and those that only look for more work come last. Otherwise a long queue would keep every other schedule
+/// waiting.
 fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     let mut schedules: Vec<&Schedule> = agent.schedules.iter().collect();
     schedules.sort_by_key(|schedule| {
@@ -293,14 +296,14 @@ fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     schedules
 }
 
-/// How many more jobs the agent could run now, beside those that run and those that are ready to.
+/// Returns how many more jobs the agent could run now, in addition to running and ready jobs.
 pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize {
     let taken = ready(agent, snapshot, &Holds::of(agent, snapshot, now), now);
     (agent.max_concurrent as usize).saturating_sub(taken)
 }
 
-/// Jobs that run, or would if there were a place, or that were put back and keep their place. Those of a schedule that has
-/// paused itself are not among them.
+/// Counts the jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs of
+/// a paused schedule do not count.
 fn ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> usize {
     let is_ready = |job: &&LiveJob| match job.state {
         LiveState::Pending { not_before } => {
@@ -375,7 +378,7 @@ impl Draft {
         self.actions.extend(verdict.actions);
     }
 
-    /// Nothing of the agent starts before there is money again. Others that end may leave some: that is an event.
+    /// Sets the wake-up for the end of the budget's period. Jobs that end before may free budget; that is an event.
     fn afterwards(&mut self, agent: &Agent, snapshot: &Snapshot, over: OverBudget) {
         let waits = |job: &LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Pending { .. });
         if let (Some(until), true) = (over.until, snapshot.jobs.iter().any(waits)) {
@@ -391,20 +394,20 @@ impl Draft {
             match not_before {
                 Some(at) if at > self.now => {
                     self.wake(at);
-                    // It was put back, and comes before those that were made after it.
+                    // It was requeued and comes before jobs that were created later.
                     if job.requeued.keeps_place() && holds.job(job).is_none() {
                         free = free.saturating_sub(1);
                     }
                 }
-                // Its schedule's pause ends at a time that is known, and whoever goes first with an event.
+                // The pause of its schedule ends at a known time, and the probe ends with an event.
                 _ if holds.job(job).is_some() => {}
                 _ if free > 0 => {
                     let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
-                    // It waits for the end of the one that has its session, and others go before it.
+                    // It waits for the job that has its session, and other jobs start before it.
                     if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
                         continue;
                     }
-                    // Whatever keeps its provider from taking one more ends at a time that is known, or with an event.
+                    // Whatever prevents its provider from taking a job ends at a known time or with an event.
                     let fallback = match slots.take(agent, job, self.now) {
                         Taking::Taken { fallback } => fallback,
                         Taking::Opens(opens) => {
@@ -428,13 +431,13 @@ impl Draft {
     }
 }
 
-/// What a schedule has fired that is not over.
+/// Firings and jobs of a schedule that have not ended.
 struct Live<'a> {
     jobs: Vec<&'a LiveJob>,
     preparing: bool,
-    /// Its firings take items from a work source.
+    /// True if its firings take items from a work source.
     takes_work: bool,
-    /// It has to be found out what a firing of it runs for.
+    /// True if its firings have to be prepared.
     needs_preparing: bool,
 }
 
@@ -446,8 +449,8 @@ impl<'a> Live<'a> {
         Self { jobs, preparing, takes_work, needs_preparing }
     }
 
-    /// Whether a firing takes a place in the moment it fires. Preparing one may take long, or never end: its job takes a
-    /// place when it is made. A look for work has a place kept for its items, for a moment.
+    /// Checks whether a firing takes a place when it fires. Preparation may take long or never end, so its job takes a
+    /// place when it is created. For a poll of a work source a place is kept free for a short time.
     const fn takes_place(&self) -> bool {
         self.takes_work || !self.needs_preparing
     }
@@ -456,7 +459,7 @@ impl<'a> Live<'a> {
         self.jobs.is_empty() && !self.preparing
     }
 
-    /// Anything that its own trigger fired, as opposed to a person.
+    /// Checks whether there is a firing or job of its own trigger, as opposed to by hand.
     fn by_trigger(&self) -> bool {
         self.preparing || self.jobs.iter().any(|job| job.by_trigger)
     }
@@ -468,12 +471,12 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
     u32::try_from(running).unwrap_or(u32::MAX)
 }
 
-/// An agent's places: those of running jobs, those that waiting jobs will take before any new firing, and those that are
-/// kept for looks for work.
+/// Places of an agent: those of running jobs, those that pending jobs take before any new firing, and those that are
+/// kept free for polls of work sources.
 struct Places {
     max: u32,
     taken: u32,
-    /// When the first of those is free that are kept.
+    /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
 }
@@ -500,14 +503,14 @@ impl Places {
         self.taken = self.taken.saturating_add(u32::from(live.takes_place()));
     }
 
-    /// Says who is in the way, if anyone is.
+    /// Returns the reason to wait if all places are taken.
     fn full(&self) -> Option<Hold> {
         (self.taken >= self.max)
             .then_some(Hold::AtCapacity { running: self.taken.min(self.max), max: self.max })
     }
 }
 
-/// How many schedules share an interval: only a crowd needs to be spread.
+/// Number of schedules with the same interval. Only schedules with equal intervals need to be spread.
 #[derive(Debug)]
 struct Crowds(HashMap<Interval, usize>);
 

@@ -1,5 +1,5 @@
-//! Timing policies of a schedule: how far from the exact time, what to do with missed and overlapping firings,
-//! and the hours in which it may fire at all.
+//! Timing policies of a schedule: jitter, missed firings, overlapping firings, retries, time limits, and the hours in
+//! which it may fire.
 
 mod jitter;
 
@@ -16,21 +16,21 @@ use crate::backoff::Backoff;
 use crate::interval::{Interval, IntervalError};
 pub use jitter::Jitter;
 
-/// What becomes of firings whose time passed while nobody could fire them.
+/// Policy for firings whose time passed while no daemon could fire them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Misfire {
-    /// One run for all that were missed.
+    /// Run once for all missed firings.
     #[default]
     RunOnce,
-    /// None of them; wait for the next.
+    /// Run none of them and wait for the next firing.
     Skip,
-    /// Each of them, oldest first, up to [`MOST_MISFIRES`].
+    /// Run each of them, oldest first, up to [`MOST_MISFIRES`].
     RunAll,
 }
 
 impl Misfire {
-    /// As it is written in the config.
+    /// Returns the name in the config.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RunOnce => "run_once",
@@ -42,7 +42,7 @@ impl Misfire {
 
 pub const MOST_MISFIRES: usize = 100;
 
-/// What becomes of a due `interval` or `cron` firing while an earlier job of its schedule still lives.
+/// Policy for a due `interval` or `cron` firing while an earlier job of its schedule has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
@@ -53,21 +53,21 @@ pub enum Overlap {
     Allow,
 }
 
-/// Whether and when an attempt that failed is followed by another.
+/// Policy for another attempt after a failed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retry {
-    /// How many attempts a job may have in all.
+    /// Maximum number of attempts of a job.
     #[schemars(range(min = 1, max = 100))]
     pub max_attempts: u32,
-    /// The wait before the second attempt; it doubles with each further one, up to a day.
+    /// Wait before the second attempt; it doubles with each further attempt, up to a day.
     pub backoff: Interval,
-    /// Exit reasons and error kinds after which a job is tried again.
+    /// Exit reasons and error kinds after which a job is retried.
     #[schemars(extend("items" = { "type": "string", "enum": RETRY_WORDS }))]
     pub on: Vec<String>,
 }
 
-/// Every exit reason and error kind of an attempt that failed.
+/// All exit reasons and error kinds of a failed attempt.
 const RETRY_WORDS: [&str; 11] = [
     "error",
     "timeout",
@@ -90,11 +90,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The wait before the attempt that follows attempt `ended` (from 1); none if there is to be none.
-    /// `reasons` are the names of what went wrong: the exit reason and, if known, the error kind.
+    /// Returns the wait before the attempt that follows attempt `ended` (from 1); none if no attempt follows. `reasons`
+    /// are the names of the failure: the exit reason and, if known, the error kind.
     pub fn wait_after(&self, ended: u32, reasons: &[&str]) -> Option<SignedDuration> {
         const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-        // `error` is the exit reason of what was stopped for its budget, too: more of that is only for who says so.
+        // An attempt that was stopped for its budget also has the exit reason `error`. Retry it only if `budget` is
+        // listed.
         let reasons = if reasons.contains(&"budget") { &["budget"] } else { reasons };
         let wanted = self.on.iter().any(|on| reasons.contains(&on.as_str()));
         if !wanted || ended >= self.max_attempts {
@@ -104,21 +105,21 @@ impl Retry {
     }
 }
 
-/// The longest that something may take; `0` means for ever.
+/// Maximum duration; `0` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "timeout", "examples" = ["1h", "90m", "0"]))]
 pub struct Timeout(Option<Interval>);
 
 impl Timeout {
-    /// Of one attempt.
+    /// Default limit of one attempt.
     pub const ATTEMPT: Self = Self(Some(Interval::seconds(3_600)));
-    /// Of the command that sets a workspace up.
+    /// Default limit of the setup command of a workspace.
     pub const SETUP: Self = Self(Some(Interval::seconds(600)));
-    /// Of an attempt's silence.
+    /// Default limit of an attempt's time without output.
     pub const IDLE: Self = Self(Some(Interval::seconds(900)));
 
-    /// None means for ever.
+    /// Returns the limit; none means no limit.
     pub fn duration(self) -> Option<SignedDuration> {
         self.0.map(Interval::duration)
     }
@@ -161,15 +162,15 @@ impl TryFrom<String> for Timeout {
     }
 }
 
-/// The policies of one schedule, as configured; all have defaults.
+/// Policies of one schedule; all have defaults.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Timing {
-    /// Percent of the interval, 0 to 10; unset means a small automatic spread for intervals and none for cron.
+    /// Maximum shift in percent of the interval, 0 to 10; unset means a small spread for intervals and none for cron.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
     pub misfire: Misfire,
-    /// A missed firing later than this is not made up; unset means 24 h for `run_all` and no bound otherwise.
+    /// Maximum lateness at which a missed firing still runs; unset means 24 h for `run_all` and no limit otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_lateness: Option<Interval>,
     pub overlap: Overlap,
@@ -184,19 +185,19 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// A missed firing that is later than this is not made up any more.
+    /// Returns the maximum lateness at which a missed firing still runs.
     pub fn latest(&self) -> Option<SignedDuration> {
         const RUN_ALL: SignedDuration = SignedDuration::from_hours(24);
         let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL);
         self.max_lateness.map(Interval::duration).or(fallback)
     }
 
-    /// May a firing due at `at` run, by the calendar alone? `zone` is the schedule's own.
+    /// Checks whether the calendar allows a firing due at `at`. `zone` is the zone of the schedule.
     pub fn allows(&self, at: Timestamp, zone: &TimeZone) -> bool {
         self.closed_by(at, zone).is_none()
     }
 
-    /// Returns the key that keeps a firing due at `at` from running. `zone` is the schedule's own.
+    /// Returns the key that prevents a firing due at `at`. `zone` is the zone of the schedule.
     pub fn closed_by(&self, at: Timestamp, zone: &TimeZone) -> Option<Closed> {
         if let Some(start) = self.start_at.filter(|start| at < *start) {
             Some(Closed::StartAt(start))
@@ -210,11 +211,11 @@ impl Timing {
         }
     }
 
-    /// The first instant at or after `from` that the calendar allows; none if it never does again.
+    /// Returns the first instant at or after `from` that the calendar allows; none if it never does again.
     pub fn next_allowed(&self, from: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut at = self.start_at.map_or(from, |start| start.max(from));
-        // Each step goes to the next border (an opening or a midnight), at least one a day; two years of
-        // excluded days in a row is a schedule that is over.
+        // Each step goes to the next border (an opening or a midnight), at least one a day. A schedule with two years
+        // of excluded days in a row is over.
         for _ in 0..2 * 731 {
             if self.end_at.is_some_and(|end| at >= end) {
                 return None;
@@ -235,7 +236,7 @@ impl Timing {
     }
 }
 
-/// The key of a schedule's calendar that does not let it fire.
+/// The key of a schedule's calendar that prevents a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Closed {
     StartAt(Timestamp),
@@ -255,19 +256,19 @@ impl Closed {
     }
 }
 
-/// The hours of the week in which a schedule may fire; `22:00` to `06:00` goes over midnight and belongs to the
-/// day on which it began.
+/// Hours of the week in which a schedule may fire. A window such as `22:00` to `06:00` goes over midnight and belongs
+/// to the day on which it begins.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActiveHours {
-    /// The first minute that counts.
+    /// First minute of the window.
     pub start: ClockTime,
-    /// The first minute that no longer counts.
+    /// First minute after the window.
     pub end: ClockTime,
-    /// The days on which a window begins; unset means every day.
+    /// Days on which a window begins; unset means every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub days: Vec<Day>,
-    /// The zone of `start` and `end`; unset means the schedule's own.
+    /// Time zone of `start` and `end`; unset means the zone of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timezone: Option<Zone>,
 }
@@ -302,7 +303,7 @@ impl ActiveHours {
     }
 }
 
-/// An IANA zone, looked up when it is read.
+/// An IANA time zone, looked up when it is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "timezone", "examples" = ["UTC", "Europe/Berlin"]))]
@@ -322,13 +323,13 @@ impl Zone {
     }
 }
 
-/// `HH:MM`.
+/// Time of day, `HH:MM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "clock-time", "examples" = ["09:00"]))]
 pub struct ClockTime(Time);
 
-/// `mon` to `sun`, or the whole word.
+/// Weekday, `mon` to `sun` or the full name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "weekday", "examples" = ["mon", "friday"]))]

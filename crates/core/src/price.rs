@@ -1,4 +1,4 @@
-//! What tokens cost where the runtime does not say so itself.
+//! Prices of tokens, for runtimes that do not report costs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{JobUsage, ModelUsage};
 
-/// Prices by the name of the model, as the runtime or the agent's `model` spells it.
+/// Prices by model name, as the runtime or the agent's `model` writes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Prices(BTreeMap<String, Price>);
@@ -18,11 +18,11 @@ pub struct Prices(BTreeMap<String, Price>);
 pub struct Price {
     #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub input: f64,
-    /// Input that the provider had in its cache; unset means that it costs as much as any other.
+    /// Input that the provider reads from its cache; unset means the price of other input.
     #[serde(default)]
     #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub cached_input: Option<f64>,
-    /// Input that the provider puts into its cache; unset means a quarter more than any other, as most ask.
+    /// Input that the provider writes to its cache; unset means a quarter more than other input, the usual price.
     #[serde(default)]
     #[schemars(range(min = 0), extend("maximum" = 1_000_000))]
     pub cache_write: Option<f64>,
@@ -39,8 +39,8 @@ impl Prices {
         self.0.contains_key(model)
     }
 
-    /// Puts dollars to tokens that have none. If a model was used that has no price there is no sum: half of it would
-    /// be a wrong one.
+    /// Adds the cost of tokens without a cost. If a used model has no price, no total is set, because a partial total
+    /// would be wrong.
     pub fn fill_in(&self, usage: &mut JobUsage) {
         if usage.total_cost_usd.is_some() || usage.per_model.is_empty() {
             return;

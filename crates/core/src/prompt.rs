@@ -1,10 +1,10 @@
-//! Prompts: templates in which only `{{ }}` is syntax, filled in one pass, with text from outside kept apart.
+//! Prompts: templates in which only `{{ }}` is syntax, rendered in one pass, with text from outside delimited.
 //!
-//! A template is cut into own text and placeholders when it is loaded. Only what stands between the braces is
-//! ever given to the template engine, and what comes back is only ever printed: no value is expanded again, and
-//! `{% %}` or `{# #}` mean nothing anywhere. What is printed has no control characters.
-//! Words of others that are more than one plain word stand between backticks, more of them than the text has in a
-//! row; more than one line goes into a fence that nothing inside can close and whose first line says who wrote it. A value that is missing is nothing.
+//! A template is split into own text and placeholders when it is loaded. Only the text between the braces is passed to
+//! the template engine, and the result is only printed: no value is expanded again, and `{% %}` or `{# #}` have no
+//! meaning. The output has no control characters. Text from outside that is more than one plain word is put between
+//! backticks, more of them than the text has in a row. Several lines are put into a fence that nothing inside can close
+//! and whose first line names the author. A missing value is empty.
 
 use crate::work::WorkItem;
 
@@ -23,27 +23,27 @@ use outside::{Outside, Part};
 pub use template::Template;
 pub use variables::Variables;
 
-/// The most bytes that one value adds to a prompt, besides its fence.
+/// Maximum number of bytes that one value adds to a prompt, without its fence.
 pub const VALUE_CAP: usize = 64 * 1024;
-/// The most bytes of a whole prompt.
+/// Maximum number of bytes of a prompt.
 pub const PROMPT_CAP: usize = 256 * 1024;
 
-/// What an agent is told when nobody said anything.
+/// Prompt if none is configured.
 pub const LAST_RESORT: &str = "Execute your configured task";
 
-/// The prompt that counts: of whoever fired the trigger, else the schedule's, else the agent's own. Blank is
-/// unset.
+/// Returns the prompt to use: that of the actor who fired the trigger, else the schedule's, else the agent's. A blank
+/// prompt counts as unset.
 pub fn choose<'a>(trigger: Option<&'a str>, schedule: Option<&'a str>, default: Option<&'a str>) -> &'a str {
     let set = |text: &&str| !text.trim().is_empty();
     [trigger, schedule, default].into_iter().flatten().find(set).unwrap_or(LAST_RESORT)
 }
 
-/// The template with its values.
+/// Renders the template with its values.
 pub fn render(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
     template.parts(context).map(|parts| outside::lay_out(&parts))
 }
 
-/// The template with its values, and the work item after it if there is one.
+/// Renders the template with its values, followed by the work item if there is one.
 pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
     let mut parts = template.parts(context)?;
     if let Some(item) = context.work_item {
@@ -76,7 +76,7 @@ fn item_parts(item: &WorkItem, label: &str) -> Vec<Part> {
     parts
 }
 
-/// How to write two braces that are not syntax.
+/// Notation for two literal braces.
 const LITERAL: &str = r#"{{ "{{" }}"#;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

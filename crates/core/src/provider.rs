@@ -1,4 +1,4 @@
-//! Providers: what agents share, how many of them may use it, and when it is used up.
+//! Providers: accounts and model servers that agents share, their limits, and the time until which they are used up.
 
 mod reset;
 
@@ -10,28 +10,28 @@ use crate::backoff::Backoff;
 use crate::interval::Interval;
 pub use reset::reset;
 
-/// An account, or a server of models: its limits hold for all agents that use it together.
+/// An account or a model server. Its limits apply to all agents that use it together.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Provider {
-    /// So many jobs of all its agents run at the same time.
+    /// Maximum number of jobs of all its agents that run at the same time.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub max_concurrent: Option<u32>,
-    /// At least so long between two starts.
+    /// Minimum time between two starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_every: Option<Interval>,
-    /// What becomes of a job that meets its limit.
+    /// Action for a job that reaches its limit.
     pub on_limit: OnLimit,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnLimit {
-    /// It waits for the reset and goes on with its session; nothing else of the provider starts before.
+    /// Wait for the reset and continue the session; no other job of the provider starts before.
     #[default]
     Park,
-    /// It fails, and `retry` decides.
+    /// Fail; `retry` decides about another attempt.
     Fail,
 }
 
@@ -40,30 +40,30 @@ pub enum OnLimit {
 pub struct Parked {
     pub provider: String,
     pub since: Timestamp,
-    /// Nothing of it starts before this.
+    /// Time before which no job of the provider starts.
     pub until: Timestamp,
-    /// In its own words.
+    /// Message of the provider.
     pub message: String,
-    /// How often in a row.
+    /// Number of limits in a row.
     pub times: u32,
 }
 
-/// A provider as the store knows it.
+/// State of a provider in the store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProviderState {
-    /// Also when that is over.
+    /// The last limit, even if it has ended.
     pub parked: Option<Parked>,
     pub last_start: Option<Timestamp>,
 }
 
 impl ProviderState {
-    /// The limit that holds now, if one does.
+    /// Returns the limit that applies now, if there is one.
     pub fn used_up(&self, now: Timestamp) -> Option<&Parked> {
         self.parked.as_ref().filter(|parked| parked.until > now && !parked.is_from_ahead(now))
     }
 }
 
-/// What it takes to start a job at its provider.
+/// Provider of a job with the limits for its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderSlot {
     pub provider: String,
@@ -71,34 +71,35 @@ pub struct ProviderSlot {
 }
 
 impl ProviderSlot {
-    /// When it takes the next job, if not now.
+    /// Returns the time at which the provider takes the next job; none if it takes one now.
     pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
         let parked = state.used_up(now).map(|parked| parked.until);
-        // A start that lies ahead tells only that the clock was set back.
+        // A start in the future only means that the clock was set back.
         let paced = self.limits.start_every.zip(state.last_start.filter(|last| *last <= now));
         let paced = paced.and_then(|(every, last)| last.checked_add(every.duration()).ok());
         parked.into_iter().chain(paced).max().filter(|opens| *opens > now)
     }
 }
 
-/// Whoever says that it is used up until far away is not believed; a week is the longest that is known.
+/// Maximum time until a reset that is believed. The longest known limit is a week.
 const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// After this long without another one, a limit is the first of a row again.
+/// Time without a limit after which the next one counts as the first again.
 const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
 
 impl Parked {
-    /// `claude is used up: You've hit your limit`.
+    /// Returns a sentence, for example `claude is used up: You've hit your limit`.
     pub fn sentence(&self) -> String {
         format!("{} is used up: {}", self.provider, self.message)
     }
 
-    /// Whether it began ahead of now, because the clock was set back, and nobody told its end: then it says nothing.
+    /// Checks whether the limit began in the future, because the clock was set back, without a reported end. Such a
+    /// limit does not apply.
     fn is_from_ahead(&self, now: Timestamp) -> bool {
         self.since > now && self.until.duration_since(self.since) <= LONGEST_PAUSE
     }
 
-    /// It was met once more: `reset` is what the provider says about its end. Several jobs meet the same limit within
-    /// moments, so what is parked already is parked no shorter.
+    /// Records a limit that was reached again. `reset` is its end as the provider reports it. Several jobs reach the
+    /// same limit within moments, so an existing park is never shortened.
     #[must_use]
     pub fn met(
         before: Option<&Self>,
@@ -121,7 +122,7 @@ impl Parked {
     }
 }
 
-/// Waits for a limit that does not say when it ends.
+/// Waits for a limit without a reported end.
 const UNKNOWN_RESET: Backoff = Backoff::doubling(SignedDuration::from_secs(15), LONGEST_PAUSE);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
@@ -194,7 +195,7 @@ mod tests {
         let many = Parked { times: 9, ..second.clone() };
         assert_eq!(seconds(&met(Some(&many), None, 100), 100), 900);
         assert_eq!(met(Some(&many), None, 10_000).times, 1, "long ago");
-        // What is told counts, unless it is over or beyond belief.
+        // The reported end counts, unless it has passed or is too far away.
         assert_eq!(seconds(&met(None, Some(3_600), 0), 0), 3_600);
         assert_eq!(seconds(&met(None, Some(-5), 0), 0), 15);
         assert_eq!(seconds(&met(None, Some(9 * 86_400), 0), 0), 15);

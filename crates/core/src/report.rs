@@ -1,4 +1,4 @@
-//! Reports: what an agent says its work came to. How its process ends is another matter.
+//! Reports: the result that an agent states for its work. It is independent of how the process ends.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -10,11 +10,11 @@ use crate::word::written_as;
 #[serde(rename_all = "snake_case")]
 pub enum ReportedOutcome {
     Done,
-    /// Some of it is done.
+    /// Part of the work is done.
     Partial,
     Failed,
     NothingToDo,
-    /// It cannot go on without a person.
+    /// The agent cannot continue without a person.
     NeedsPerson,
 }
 
@@ -29,7 +29,7 @@ written_as! {
 }
 
 impl ReportedOutcome {
-    /// For people.
+    /// Returns a text for people.
     pub fn in_words(self) -> String {
         match self {
             Self::NeedsPerson => "needs a person".to_owned(),
@@ -38,31 +38,31 @@ impl ReportedOutcome {
     }
 }
 
-/// An attempt has one; a later one takes its place.
+/// Report of an attempt. A later report replaces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub outcome: ReportedOutcome,
     pub summary: String,
-    /// Addresses, commits, and paths below the directory that it works in.
+    /// URLs, commits, and paths below the working directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
     pub reported_at: Timestamp,
 }
 
 impl Report {
-    /// Whether both say the same, whenever that was.
+    /// Checks whether both reports have the same content, apart from their time.
     pub fn says_what(&self, other: &Self) -> bool {
         let said = |report: &Self| (report.outcome, report.summary.clone(), report.artifacts.clone());
         said(self) == said(other)
     }
 }
 
-/// What somebody names as an artifact.
+/// An artifact as the agent names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Artifact {
-    /// An address, or the full name of a commit.
+    /// A URL, or the full hash of a commit.
     Name(String),
-    /// Whether it is there, and inside, only a look can tell.
+    /// A path. Whether it exists below the working directory has to be checked in the file system.
     Path(String),
 }
 
@@ -90,10 +90,10 @@ pub enum ReportRefused {
 
 pub const LONGEST_SUMMARY: usize = 20_000;
 pub const MOST_ARTIFACTS: usize = 20;
-/// As much as every work source shows.
+/// Maximum length of an artifact, which every work source can show.
 pub const LONGEST_ARTIFACT: usize = 300;
 
-/// The summary as it is kept.
+/// Returns the summary as it is stored.
 pub fn summary(given: &str) -> Result<String, ReportRefused> {
     let seen = |c: &char| !c.is_control() || matches!(c, '\n' | '\t');
     let text: String = given.chars().filter(seen).collect();
@@ -129,7 +129,7 @@ fn artifact(text: &str) -> Result<Artifact, ReportRefused> {
     Ok(if is_commit { Artifact::Name(text.to_owned()) } else { Artifact::Path(text.to_owned()) })
 }
 
-/// Whether an artifact can be shown in a line without lying about itself.
+/// Checks whether an artifact can be shown on one line without misleading characters.
 pub fn is_plain(text: &str) -> bool {
     let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
     !text.is_empty()

@@ -1,4 +1,4 @@
-//! How long finished jobs are kept.
+//! Retention: how long finished jobs are kept.
 
 use std::collections::HashMap;
 
@@ -11,20 +11,20 @@ use crate::interval::Interval;
 use crate::size::Size;
 use crate::word::written_as;
 
-/// What is kept of an agent's finished jobs. What is unset sets no limit; with nothing set, everything is kept.
+/// Limits for an agent's finished jobs. An unset key sets no limit; without limits all jobs are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
-    /// So many jobs, the ones that ended last.
+    /// Maximum number of jobs; those that ended last are kept.
     #[schemars(range(min = 1))]
     pub max_jobs_per_agent: Option<u32>,
-    /// Jobs that ended no longer ago than this.
+    /// Maximum time since the end of a job.
     pub max_age: Option<Interval>,
-    /// As many of the newest jobs as fit: their output, raw files and records together.
+    /// Maximum size of the jobs' output, raw files and records together; the newest jobs are kept.
     pub max_bytes: Option<Size>,
 }
 
-/// The limit that a job is beyond.
+/// The limit that a job exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -37,7 +37,7 @@ written_as! {
     Limit { MaxJobsPerAgent = "max_jobs_per_agent", MaxAge = "max_age", MaxBytes = "max_bytes" }
 }
 
-/// A job that has ended, and what it takes up.
+/// An ended job and its size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     pub id: JobId,
@@ -46,7 +46,7 @@ pub struct Finished {
     pub bytes: u64,
 }
 
-/// A job that is to go.
+/// A job to be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excess {
     pub job: Finished,
@@ -54,12 +54,12 @@ pub struct Excess {
 }
 
 impl Retention {
-    /// Whether everything is kept.
+    /// Checks whether all jobs are kept.
     pub const fn is_unlimited(&self) -> bool {
         self.max_jobs_per_agent.is_none() && self.max_age.is_none() && self.max_bytes.is_none()
     }
 
-    /// What is set here, and for the rest what `below` says.
+    /// Merges two sets of limits: unset keys are taken from `below`.
     #[must_use]
     pub fn over(self, below: Self) -> Self {
         Self {
@@ -69,8 +69,8 @@ impl Retention {
         }
     }
 
-    /// The limit that a finished job is beyond, if `newer` jobs of its agent ended after it and all of them
-    /// with this one take `bytes`.
+    /// Returns the limit that a finished job exceeds, if `newer` jobs of its agent ended after it and all of them
+    /// including this one have `bytes`.
     fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<Limit> {
         if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {
             Some(Limit::MaxJobsPerAgent)
@@ -84,14 +84,14 @@ impl Retention {
     }
 }
 
-/// Which of these jobs are to go, the oldest first. Of jobs that ended at the same moment, the later in the list is
-/// the newer. An agent's newest job stays whatever the limits say: it tells how the agent stands.
+/// Returns the jobs to be removed, oldest first. Of jobs that ended at the same moment, the later in the list is the
+/// newer. An agent's newest job is always kept, because it shows the state of the agent.
 pub fn excess(
     mut jobs: Vec<Finished>,
     policy: impl Fn(&AgentName) -> Retention,
     now: Timestamp,
 ) -> Vec<Excess> {
-    /// What was seen of an agent so far, from its newest job on.
+    /// Count and size of an agent's jobs so far, from its newest job on.
     #[derive(Default)]
     struct Seen {
         jobs: usize,

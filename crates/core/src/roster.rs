@@ -1,4 +1,4 @@
-//! Who is in the fleet, as it runs: resolved, merged and checked. What was written in the files is in [`crate::shape`].
+//! The roster: the fleet as it runs, resolved, merged and checked. The config as it is written is in [`crate::shape`].
 
 mod budget;
 mod fallback;
@@ -40,118 +40,118 @@ pub use unheld::Unheld;
 pub struct Roster {
     /// `fleet.name` of the root file.
     pub name: Option<String>,
-    /// In the order of the files: root agents first, then each sub-fleet's.
+    /// Agents in the order of the files: those of the root file first, then those of each sub-fleet.
     pub agents: Vec<Agent>,
-    /// `postgres://…`; none means a file in the state folder.
+    /// Address of the database, `postgres://…`; none means a file in the state folder.
     pub store: Option<String>,
-    /// Of the root file; each agent has its own merged with it.
+    /// Retention of the root file. Each agent has its own, merged with this one.
     pub retention: Retention,
-    /// Of the root file.
+    /// Prices of the root file.
     pub prices: Prices,
-    /// Of all agents together.
+    /// Budget of all agents together.
     pub budget: Budget,
-    /// In which days and months are counted.
+    /// Time zone of budget days and months.
     pub zone: Zone,
-    /// What agents share, by name; what is not here has no limits of ours.
+    /// Shared providers by name. Providers that are not listed have no limits.
     pub providers: IndexMap<String, Provider>,
     pub server: Server,
-    /// Of the root file; none if it says nothing about them.
+    /// Traces of the root file; none if it does not configure them.
     pub traces: Option<shape::Traces>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
     pub name: AgentName,
-    /// Over all jobs of the agent, however they were started, on all nodes.
+    /// Maximum number of running jobs of the agent, on all nodes, whatever started them.
     pub max_concurrent: u32,
-    /// Of jobs that come from no schedule.
+    /// Retry policy of jobs without a schedule.
     pub retry: Retry,
     pub schedules: Vec<Schedule>,
-    /// Where its processes run.
+    /// Directory of its processes.
     pub directory: PathBuf,
-    /// Whether its processes get the daemon's whole environment, as agents of a `herdctl.yaml` do.
+    /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` do.
     pub inherits_environment: bool,
-    /// Everything else as it was written, merged; its schedules are above.
+    /// All other keys as written, merged. The schedules are in `schedules`.
     pub settings: shape::Agent,
 }
 
-/// What holds a job beside the rules of its agent.
+/// The restrictions of a job in addition to those of its agent.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Holding<'a> {
-    /// Nothing: it is of no schedule.
+    /// No further restrictions: the job has no schedule.
     Agent,
     Schedule(&'a Schedule),
-    /// Its schedule has left the config. What it forbade nobody knows, so nothing may be taken for allowed.
+    /// Its schedule is no longer in the config. Its restrictions are not known, so nothing counts as allowed.
     Gone(ScheduleName),
 }
 
-/// The name of the fleet's own MCP server among an agent's; its tools are `mcp__cowhand__…`.
+/// Name of cowhand's own MCP server among an agent's servers; its tools are `mcp__cowhand__…`.
 pub const OWN_SERVER: &str = "cowhand";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
     pub id: ScheduleId,
     pub name: ScheduleName,
-    /// What it was called before.
+    /// Former name of the schedule.
     pub adopts: Option<Former>,
-    /// `enabled: false` in the file; a person's `disable` lives in the store.
+    /// False for `enabled: false` in the file. `disable` by a person is recorded in the store.
     pub enabled: bool,
-    /// Where that is written, as `FILE:LINE`.
+    /// Location of `enabled: false`, as `FILE:LINE`.
     pub off_in_file: Option<String>,
     pub trigger: TriggerConfig,
     pub timing: Timing,
-    /// Of the cron expression, the active hours and the excluded dates.
+    /// Time zone of the cron expression, the active hours and the excluded dates.
     pub zone: Zone,
-    /// What does not pass is written down as skipped.
+    /// Conditions of a firing. A firing that does not meet them is recorded as skipped.
     pub filter: Filter,
     pub prompt: Option<String>,
     pub work_source: Option<shape::WorkSource>,
-    /// Asked before each firing whether it runs.
+    /// Command that decides before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
-    /// Whether the output of its jobs is also kept as plain text.
+    /// True if the output of its jobs is also stored as plain text.
     pub output_to_file: bool,
-    /// The agent's, where it says nothing itself.
+    /// Isolation rules; those of the agent if it has none.
     pub isolation: IsolationRules,
-    /// Beside the agent's.
+    /// Permissions in addition to those of the agent.
     pub permissions: Option<Permissions>,
     pub retry: Retry,
-    /// Of one attempt.
+    /// Limit of one attempt.
     pub timeout: Timeout,
-    /// Of an attempt's silence.
+    /// Limit of an attempt's time without output.
     pub idle_timeout: Timeout,
-    /// Within its agent's.
+    /// Restrictions in addition to the agent's sandbox.
     pub sandbox: Option<Sandbox>,
-    /// When it pauses itself.
+    /// Conditions under which it pauses itself.
     pub breaker: Breaker,
-    /// Beside the agent's.
+    /// Trust in addition to that of the agent.
     pub trust: Option<Trust>,
 }
 
 impl Agent {
-    /// What it says, or the usual one.
+    /// Returns the configured runtime, or the default.
     pub fn runtime(&self) -> shape::Runtime {
         self.settings.runtime.unwrap_or_default()
     }
 
-    /// Whether it has a `work_source` from which none of its schedules takes items.
+    /// Checks whether the agent has a `work_source` from which none of its schedules takes items.
     pub fn leaves_its_work_source(&self) -> bool {
         let Some(source) = &self.settings.work_source else { return false };
         let takes = |schedule: &Schedule| schedule.work_source.as_ref().is_none_or(|own| own == source);
         !self.schedules.iter().any(takes)
     }
 
-    /// Its schedule of this name; one that a job is of may have left the config.
+    /// Returns the schedule with this name. The schedule of a job may no longer be in the config.
     pub fn schedule(&self, name: Option<&ScheduleName>) -> Option<&Schedule> {
         self.schedules.iter().find(|own| Some(&own.name) == name)
     }
 
-    /// What it says itself, else what everybody with its runtime shares.
+    /// Returns the configured provider, else the one that all agents with its runtime share.
     pub fn provider(&self) -> Option<&str> {
         let usual = || self.runtime().provider();
         self.settings.provider.as_deref().or_else(usual)
     }
 
-    /// The runtime that its program has; behind `runtime: acp` there may be one that is a runtime of its own.
+    /// Returns the runtime of its program. The program behind `runtime: acp` may have its own runtime.
     pub fn program(&self) -> shape::Runtime {
         let runtime = self.runtime();
         let command = self.settings.command.as_ref().and_then(|command| command.first());
@@ -160,7 +160,7 @@ impl Agent {
         known.filter(|_| runtime == shape::Runtime::Acp).unwrap_or(runtime)
     }
 
-    /// When it is known what its jobs spend.
+    /// Returns when the spending of its jobs is known.
     pub fn tells(&self) -> Tells {
         use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
         match self.program() {
@@ -172,7 +172,7 @@ impl Agent {
         }
     }
 
-    /// Whether its program can be told to ask a proxy of ours in place of its provider.
+    /// Checks whether its program can use a proxy of cowhand instead of its provider.
     pub fn can_leave_keys_outside(&self) -> bool {
         use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
         match self.settings.runtime.unwrap_or_default() {
@@ -182,7 +182,7 @@ impl Agent {
         }
     }
 
-    /// Whether its jobs have to speak to the fleet while they run.
+    /// Checks whether its jobs have to communicate with the fleet while they run.
     pub fn needs_a_voice(&self) -> bool {
         let settings = &self.settings;
         settings.permission_mode == Some(shape::PermissionMode::Ask)
@@ -194,8 +194,8 @@ impl Agent {
         self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
     }
 
-    /// Its jobs that have the same key go on with one session, one after the other. What a stranger said in one of them
-    /// is not heard by those that are not confined.
+    /// Returns the session key of a job. Jobs with the same key continue one session, one after the other. Confined
+    /// jobs have their own sessions, so that text of strangers does not get into others.
     pub fn session_key(
         &self,
         item: Option<&WorkItemId>,
@@ -206,12 +206,12 @@ impl Agent {
         Some(if confined { format!("confined {key}") } else { key })
     }
 
-    /// That of a job of its own.
+    /// Returns the session key of one of its jobs.
     pub fn session_key_of(&self, job: &Job) -> Option<String> {
         self.session_key(job.work_item().map(|item| &item.id), job.chat(), job.confined().is_some())
     }
 
-    /// Who may put words into the prompts of a schedule's jobs: all of them have to agree.
+    /// Returns the trust rules for the authors of text in the prompts of a schedule's jobs. All of them have to agree.
     pub fn trusts<'a>(&'a self, schedule: Option<&'a Schedule>) -> Vec<&'a Trust> {
         let own = [self.settings.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_ref())];
         own.into_iter().flatten().collect()
@@ -221,15 +221,14 @@ impl Agent {
         self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
     }
 
-    /// What the processes of a job may reach, by its agent and the schedule it comes from; and by the strict sandbox, if
-    /// it is confined.
+    /// Returns the sandbox of a job, from its agent and schedule, and from the strict sandbox if it is confined.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
         let schedule = self.schedule(schedule);
         let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = self.settings.sandbox.as_ref().map(Sandbox::rules);
         let own = docker.and_then(Docker::rules).into_iter().chain(own).reduce(SandboxRules::and);
         let of_schedule = schedule.and_then(|schedule| schedule.sandbox.as_ref()).map(Sandbox::rules);
-        // What the agent leaves unsaid is closed, and nobody after it opens that.
+        // Keys that the agent leaves unset are closed, and the following rules do not open them.
         let all = own.map(SandboxRules::closed).into_iter().chain(of_schedule);
         let all = all.chain(confined.then(|| self.strict(schedule)));
         let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().asked();
@@ -237,13 +236,13 @@ impl Agent {
             asked.container = docker.container(asked.container);
         }
         if confined {
-            // Folders of the machine, which the strict sandbox has no words for.
+            // Volumes are folders of the machine, which the rules of the strict sandbox cannot name.
             asked.container.volumes.clear();
         }
         asked
     }
 
-    /// What is asked for by jobs of no schedule, and by those of each; and by those among them that are confined.
+    /// Returns the sandboxes of jobs without a schedule and of jobs of each schedule, including those of confined jobs.
     pub fn sandboxes(&self) -> impl Iterator<Item = Asked> {
         let schedules = self.schedules.iter().map(Some);
         [None].into_iter().chain(schedules).flat_map(|schedule| {
@@ -254,14 +253,14 @@ impl Agent {
         })
     }
 
-    /// What holds the jobs of strangers: what is asked for, else the usual.
+    /// Returns the rules of the strict sandbox: the configured ones, else the default.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
         let keys = self.program().provider().is_some();
         let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
 
-    /// The schedule whose rules hold a job, if any do.
+    /// Returns the schedule that restricts a job, if there is one.
     pub fn holding(&self, job: &Job) -> Holding<'_> {
         match job.schedule() {
             None => Holding::Agent,
@@ -271,12 +270,12 @@ impl Agent {
         }
     }
 
-    /// What a job of this schedule has to itself; one that is of no schedule that there is has what the agent says.
+    /// Returns the isolation of a job of this schedule. Without a known schedule it is that of the agent.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
         self.schedule(schedule).map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
     }
 
-    /// The rules of all jobs that do not share the agent's directory.
+    /// Returns the rules of all jobs that do not share the agent's directory.
     pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
         let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
         std::iter::once(self.isolation())
@@ -284,7 +283,7 @@ impl Agent {
             .filter(|rules| rules.kind != IsolationKind::Shared)
     }
 
-    /// With everything that has a default left at it.
+    /// Creates an agent with default values.
     pub fn new(name: AgentName) -> Self {
         Self {
             name,
@@ -308,28 +307,28 @@ impl<'a> Holding<'a> {
 }
 
 impl Schedule {
-    /// Whether it takes time to find out what a firing runs for.
+    /// Checks whether its firings have to be prepared.
     pub fn needs_preparing(&self, agent: &Agent) -> bool {
         self.when_command.is_some() || self.takes_work(agent) || !agent.trusts(Some(self)).is_empty()
     }
 
-    /// Whether its firings take items from a work source.
+    /// Checks whether its firings take items from a work source.
     pub fn takes_work(&self, agent: &Agent) -> bool {
         self.work_source.is_some() || agent.settings.work_source.is_some()
     }
 
-    /// Where `enabled: false` is written, if it is.
+    /// Returns the location of `enabled: false`, if it is set.
     pub fn place_of_off(&self) -> Option<String> {
         let unknown = || "the config".to_owned();
         (!self.enabled).then(|| self.off_in_file.clone().unwrap_or_else(unknown))
     }
 
-    /// Whether its `end_at` has passed. What others fire has no end.
+    /// Checks whether its `end_at` has passed. Only schedules that the clock fires have an end.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.trigger.driver() == Driver::Clock && self.timing.end_at.is_some_and(|end| end <= now)
     }
 
-    /// With everything that has a default left at it.
+    /// Creates a schedule with default values.
     pub fn new(agent: &AgentName, name: ScheduleName, trigger: TriggerConfig) -> Self {
         Self {
             id: ScheduleId::of(agent, &name),
@@ -358,12 +357,12 @@ impl Schedule {
 }
 
 impl Roster {
-    /// With everything that has a default left at it.
+    /// Creates a roster with default values.
     pub fn of(agents: Vec<Agent>) -> Self {
         Self { agents, ..Self::default() }
     }
 
-    /// What a job of the agent needs of its provider; none for an agent that has none.
+    /// Returns the provider slot that a job of the agent needs; none if the agent has no provider.
     pub fn slot(&self, agent: &Agent) -> Option<ProviderSlot> {
         agent.provider().map(|provider| self.seat_at(provider))
     }
@@ -388,14 +387,14 @@ impl Roster {
         })
     }
 
-    /// The agent that another one means by a name: inside its own fleet first, then from the root.
+    /// Returns the agent that another agent refers to by a name: first inside its own fleet, then from the root.
     pub fn agent_near(&self, from: &AgentName, name: &str) -> Option<&Agent> {
         let nearby = from.as_str().rsplit_once('.').map(|(fleet, _)| format!("{fleet}.{name}"));
         let called = |name: &str| self.agents.iter().find(|agent| agent.name.as_str() == name);
         nearby.and_then(|name| called(&name)).or_else(|| called(name))
     }
 
-    /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
+    /// Finds `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
     pub fn schedule_near(&self, from: &AgentName, name: &str) -> Option<&Schedule> {
         let of = |agent: &'_ Agent, name: &str| {
             agent.schedules.iter().position(|known| known.name.as_str() == name)
@@ -408,7 +407,7 @@ impl Roster {
         })
     }
 
-    /// Whether anybody's words are not trusted by anybody.
+    /// Checks whether any agent or schedule has `trust` rules.
     pub fn asks_for_trust(&self) -> bool {
         let asks = |agent: &Agent| {
             agent.settings.trust.is_some() || agent.schedules.iter().any(|schedule| schedule.trust.is_some())
@@ -416,13 +415,13 @@ impl Roster {
         self.agents.iter().any(asks)
     }
 
-    /// Whether no limit is set for anybody.
+    /// Checks whether there is no retention limit at all.
     pub fn keeps_everything(&self) -> bool {
         let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
         self.retention.is_unlimited() && self.agents.iter().all(keeps)
     }
 
-    /// The agent's own, or for one that has left the fleet, that of the root file.
+    /// Returns the retention of the agent, or that of the root file if the agent is no longer in the fleet.
     pub fn retention(&self, name: &AgentName) -> Retention {
         self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())
     }
@@ -432,7 +431,8 @@ impl Roster {
 mod tests {
     use super::*;
 
-    /// The strict sandbox lets it do its work and nothing else, whatever its own would allow; what is stricter stays.
+    /// The strict sandbox allows the work and nothing else, even if the agent's own sandbox allows more. Stricter rules
+    /// remain.
     #[test]
     fn strangers_are_held_by_more() {
         use crate::sandbox::{Credentials, Reaches, SandboxKind};
@@ -457,7 +457,7 @@ mod tests {
             );
             assert_eq!((asked.write.len(), asked.caps.memory.is_some()), (0, sandbox == open));
         }
-        // What it leaves open is not for the agent's own sandbox to open.
+        // The agent's own sandbox does not open keys that the strict sandbox leaves unset.
         let more = r#"{"strangers":"sandbox","sandbox":{"kind":"bubblewrap","memory":"2GB"}}"#;
         let asked = held(Runtime::Claude, r#"{"kind":"bubblewrap","network":"on","read":["/srv"]}"#, more);
         assert_eq!(
@@ -469,8 +469,8 @@ mod tests {
         assert_eq!(held(Runtime::Claude, "\"bubblewrap\"", own).kind, SandboxKind::Bubblewrap);
     }
 
-    /// What the agent does not say is closed, and its schedule can only close more; where the agent has no sandbox, its
-    /// schedule decides.
+    /// Keys that the agent does not set are closed, and its schedule can only close more. If the agent has no sandbox,
+    /// its schedule decides.
     #[test]
     fn a_schedule_opens_nothing() {
         use crate::sandbox::{Reaches, SandboxKind};
@@ -502,7 +502,7 @@ mod tests {
         }
     }
 
-    /// Both keys are the agent's, and each says what the other does not.
+    /// Both keys belong to the agent, and they complement each other.
     #[test]
     fn a_container_has_two_keys() {
         let mut agent = Agent::new("a".parse().unwrap());
@@ -511,7 +511,7 @@ mod tests {
         assert_eq!(agent.sandbox(None, false).read, ["/books"]);
     }
 
-    /// A container is the stricter one, so it stays, and loses what it was given of the machine.
+    /// A container is stricter, so it remains, without the volumes of the machine.
     #[test]
     fn strangers_in_a_container() {
         use crate::sandbox::{Reaches, SandboxKind};

@@ -1,6 +1,8 @@
-//! What an agent's processes may reach: which files, whom on the network, how much of the machine.
+//! Sandboxes: which files an agent's processes may access, which hosts they may reach, and how much of the machine they
+//! may use.
 //!
-//! Here is only what is asked for. Whether this machine can enforce it, and how, is decided where the agent is started.
+//! This module contains only the configured rules. The code that starts the agent decides whether this machine can
+//! enforce them, and how.
 
 mod container;
 mod host;
@@ -15,7 +17,7 @@ use crate::word::written_as;
 pub use container::{Container, Volume};
 pub use host::{Host, HostError};
 
-/// A word, or a word and its rules.
+/// A kind, or a kind with its rules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Sandbox {
@@ -23,8 +25,8 @@ pub enum Sandbox {
     Rules(SandboxRules),
 }
 
-/// What holds the agent: nothing, the kernel's Landlock, namespaces made by the program `bwrap`, or a container of an
-/// engine that speaks Docker's API. Each is stricter than those before it.
+/// Kind of sandbox: none, Landlock of the kernel, namespaces created by the program `bwrap`, or a container of an
+/// engine with Docker's API. Each is stricter than those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxKind {
@@ -35,8 +37,8 @@ pub enum SandboxKind {
     Docker,
 }
 
-/// Where the key of the model's provider is: in the agent's environment, or only with the proxy that adds it to the
-/// agent's requests.
+/// Location of the model provider's key: in the agent's environment, or only in the proxy that adds it to the agent's
+/// requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Credentials {
@@ -54,43 +56,43 @@ written_as! {
 #[serde(deny_unknown_fields)]
 pub struct SandboxRules {
     pub kind: SandboxKind,
-    /// Where it may write, beside the directory it works in and its program's own home. `~/` is the home; other
-    /// relative paths begin at the agent's directory.
+    /// Paths that it may write, in addition to its working directory and the home of its program. `~/` is the home;
+    /// other relative paths begin at the agent's directory.
     #[serde(default)]
     pub write: Option<Vec<String>>,
-    /// What it may read, beside the system's folders, its program and where it may write.
+    /// Paths that it may read, in addition to system folders, its program and writable paths.
     #[serde(default)]
     pub read: Option<Vec<String>>,
-    /// Whom it reaches: unset means `off`.
+    /// Hosts that it may reach; unset means `off`.
     #[serde(default)]
     pub network: Option<Network>,
     /// `outside` keeps the provider's key from the agent; unset means `inside`.
     #[serde(default)]
     pub credentials: Option<Credentials>,
-    /// The most memory of all its processes together.
+    /// Maximum memory of all its processes together.
     #[serde(default)]
     pub memory: Option<Size>,
-    /// The most processes and threads at a time, with one to three of the sandbox's own.
+    /// Maximum number of processes and threads at a time, including one to three of the sandbox itself.
     #[serde(default)]
     #[schemars(range(min = 8))]
     pub pids: Option<u32>,
-    /// The most processors' worth of time; 0.5 is half of one.
+    /// Maximum CPU time in processors; 0.5 is half of one.
     #[serde(default)]
     #[schemars(range(min = 0.05, max = 1024))]
     pub cpu: Option<f64>,
-    /// What a container is made of; `docker` needs it, other kinds have no use for it. It has to be on the machine:
-    /// cowhand fetches none.
+    /// Image of the container; required for `docker`, not used by other kinds. It has to be on the machine: cowhand
+    /// does not pull images.
     #[serde(default)]
     #[schemars(regex(pattern = r"^[^\s-]\S*$"), extend("examples" = ["node:22"]))]
     pub image: Option<String>,
-    /// Where the engine of `docker` listens: a path. Unset means what `DOCKER_HOST` says, or the first of the usual
-    /// places where somebody listens.
+    /// Path of the socket of the `docker` engine. Unset means the value of `DOCKER_HOST`, or the first of the usual
+    /// sockets on which an engine listens.
     #[serde(default)]
     #[schemars(length(min = 1), extend("examples" = ["/run/podman/podman.sock"]))]
     pub socket: Option<String>,
 }
 
-/// A word, or who is reached.
+/// `on`, `off`, or the ports or hosts that may be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Network {
@@ -105,20 +107,20 @@ pub enum NetworkWord {
     On,
 }
 
-/// One of the two: ports are what Landlock knows, hosts are what the proxy of `bubblewrap` knows.
+/// Either ports or hosts: Landlock supports ports, and the proxy of `bubblewrap` supports hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reach {
-    /// TCP ports, on any host. 53 lets it look names up, which opens UDP, too.
+    /// TCP ports on any host. 53 allows DNS lookups, which also opens UDP.
     #[serde(default)]
     #[schemars(inner(range(min = 1)))]
     pub ports: Option<Vec<u16>>,
-    /// `api.example.com`, `*.example.com`, or with a port, which is 443 if unset.
+    /// Hosts such as `api.example.com` or `*.example.com`, with an optional port; unset means 443.
     #[serde(default)]
     pub hosts: Option<Vec<Host>>,
 }
 
-/// What is asked for, with every default in its place.
+/// The requested sandbox with all defaults applied.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Asked {
     pub kind: SandboxKind,
@@ -130,7 +132,7 @@ pub struct Asked {
     pub container: Container,
 }
 
-/// Whom an agent reaches.
+/// Hosts that an agent may reach.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reaches {
@@ -141,7 +143,7 @@ pub enum Reaches {
     Everybody,
 }
 
-/// How much of the machine it may take.
+/// Limits of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Caps {
     pub memory: Option<u64>,
@@ -165,7 +167,7 @@ impl Sandbox {
 }
 
 impl SandboxRules {
-    /// What holds for both; what one of them does not say, the other decides.
+    /// Combines two sets of rules so that both hold. A key that is unset in one is taken from the other.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self.kind, other.kind) {
@@ -177,7 +179,7 @@ impl SandboxRules {
                 read: both(self.read.clone(), other.read.clone(), in_both),
                 network: both(self.network.clone(), other.network.clone(), Network::and),
                 credentials: self.credentials.max(other.credentials),
-                // An image opens nothing, so the one that is nearer to the job is taken.
+                // An image grants no access, so the one that is closer to the job is used.
                 image: other.image.clone().or(self.image),
                 socket: other.socket.clone().or(self.socket),
                 ..self
@@ -186,7 +188,7 @@ impl SandboxRules {
         }
     }
 
-    /// With what is unsaid as it is meant.
+    /// Sets the unset keys to their closed defaults.
     #[must_use]
     pub(crate) fn closed(self) -> Self {
         if self.kind == SandboxKind::None {
@@ -200,7 +202,7 @@ impl SandboxRules {
         }
     }
 
-    /// The keys that open something which these, a schedule's, do not get, because their agent's keep it closed.
+    /// Returns the keys of these rules, a schedule's, that grant something that the agent's rules do not allow.
     pub(crate) fn kept_from(&self, agents: &Self) -> Vec<&'static str> {
         if self.kind == SandboxKind::None || agents.kind == SandboxKind::None {
             return Vec::new();
@@ -221,7 +223,7 @@ impl SandboxRules {
         .collect()
     }
 
-    /// The smaller of each cap.
+    /// Takes the smaller of each limit.
     fn capped(self, other: &Self) -> Self {
         Self {
             memory: both(
@@ -235,7 +237,8 @@ impl SandboxRules {
         }
     }
 
-    /// The first key that `kind: none` cannot hold, if there is one. What says that nothing is held is true.
+    /// Returns the first key that `kind: none` cannot enforce, if there is one. Keys that state that nothing is
+    /// restricted are accepted.
     pub(crate) fn held_by_none(&self) -> Option<&'static str> {
         if self.kind != SandboxKind::None {
             return None;
@@ -275,10 +278,10 @@ fn both<T>(own: Option<T>, more: Option<T>, and: impl FnOnce(T, T) -> T) -> Opti
     }
 }
 
-/// Paths that lie in both lists.
+/// Returns the paths that are in both lists.
 #[expect(clippy::needless_pass_by_value, reason = "what is put together is taken apart")]
 fn in_both(own: Vec<String>, more: Vec<String>) -> Vec<String> {
-    // What leads up again may lead anywhere.
+    // A path with `..` may lead anywhere.
     let lies_in = |path: &String, above: &String| {
         let below = Path::new(path).strip_prefix(above);
         below.is_ok_and(|below| !below.components().any(|part| part == Component::ParentDir))
@@ -323,7 +326,7 @@ impl Network {
     fn reaches(self) -> Reaches {
         match self {
             Self::Word(NetworkWord::On) => Reaches::Everybody,
-            // Both is an error that was reported.
+            // Setting both is an error that has been reported.
             Self::Reach(Reach { hosts: Some(hosts), .. }) => Reaches::Hosts(hosts),
             Self::Reach(Reach { ports: Some(ports), .. }) => Reaches::Ports(ports),
             Self::Word(NetworkWord::Off) | Self::Reach(_) => Reaches::Nobody,
@@ -343,7 +346,7 @@ impl Reaches {
 }
 
 impl Asked {
-    /// What no machine could do, in a sentence.
+    /// Describes in a sentence a combination that no machine can enforce.
     pub fn contradiction(&self) -> Option<&'static str> {
         match (self.kind, &self.network, self.credentials) {
             (SandboxKind::Landlock, Reaches::Hosts(_), _) => Some(

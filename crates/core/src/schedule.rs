@@ -1,4 +1,4 @@
-//! Schedules as they live: on or off, how far they have come, and what became of each firing.
+//! The record of a schedule: its state, its progress, and the outcomes of its firings.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -10,46 +10,46 @@ use crate::moment::{BootTime, Moment, SMALLEST};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
 
-/// What the store knows of a schedule; what it is meant to do stands in [`crate::roster::Schedule`].
+/// State of a schedule in the store. Its config is in [`crate::roster::Schedule`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleRecord {
     pub id: ScheduleId,
     pub agent: AgentName,
     pub name: ScheduleName,
     pub state: ScheduleState,
-    /// As it was last loaded.
+    /// Trigger as it was last loaded.
     pub trigger: TriggerConfig,
-    /// When a `delay` is due: `in` is counted from when it was first loaded.
+    /// Due time of a `delay`: `in` counts from when it was first loaded.
     pub run_at: Option<Timestamp>,
-    /// Grows when the schedule is re-armed, so that old keys can be used again.
+    /// Number that grows when the schedule is re-armed, so that old keys can be used again.
     pub generation: u32,
-    /// Since when it watches the clock: firings due before this are nobody's.
+    /// Start of the clock: firings that were due before do not count.
     pub armed_at: Timestamp,
-    /// How many `interval` firings it has had.
+    /// Number of `interval` firings so far.
     pub interval_count: u64,
-    /// The due time of its last firing by the clock, whatever became of it.
+    /// Due time of its last firing by the clock, whatever the outcome.
     pub last_due: Option<Timestamp>,
-    /// The latest due time before the clock was set back: most of those up to here have their row already.
+    /// Latest due time before the clock was set back. Most due times up to here have their row already.
     pub replay_until: Option<Timestamp>,
-    /// When the last job that it fired ended, or when it last found no work.
+    /// End of the last job that it fired, or the last time that it found no work.
     pub last_run_at: Option<Timestamp>,
-    /// What an interval counts from: `last_run_at`, or when it was enabled after that. None if it never ran.
+    /// Time from which an interval counts: `last_run_at`, or when it was enabled after that. None if it never ran.
     pub counted_from: Option<Moment>,
-    /// What keeps it from firing at the moment, else `run_error`.
+    /// Error that prevents it from firing now, else `run_error`.
     pub last_error: Option<String>,
-    /// With a work source: when it last looked for work because it was due.
+    /// With a work source: last poll because it was due.
     pub polled_at: Option<Moment>,
-    /// With a work source: it looks again as soon as its agent has a free place.
+    /// With a work source: true if it looks again as soon as its agent has a free place.
     pub fill: bool,
-    /// How many times it has done that.
+    /// Number of such looks so far.
     pub fill_count: u64,
-    /// Of the last run that failed; it stays until one succeeds.
+    /// Error of the last failed run; kept until a run succeeds.
     pub run_error: Option<String>,
-    /// A due firing that could not be made yet, and why.
+    /// A due firing that has to wait, and the reason.
     pub waiting: Option<Waiting>,
-    /// What its last jobs came to, for its breaker.
+    /// Results of its last jobs, for its breaker.
     pub fuse: BreakerState,
-    /// The end of a pause on the boot clock.
+    /// End of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
 }
 
@@ -57,20 +57,20 @@ pub struct ScheduleRecord {
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum ScheduleState {
     Active,
-    /// By a person, or because it is done.
+    /// Disabled by a person, or because it is done.
     Disabled {
         why: DisabledBy,
     },
-    /// A trigger that cannot go on.
+    /// Its trigger cannot continue.
     Error {
         reason: String,
     },
-    /// By its breaker, and not for ever.
+    /// Paused temporarily by its breaker.
     Paused {
         reason: String,
         until: Timestamp,
     },
-    /// Its `end_at` has passed, and nothing of it is due any more.
+    /// Its `end_at` has passed, and nothing is due any more.
     Finished,
 }
 
@@ -78,19 +78,19 @@ pub enum ScheduleState {
 #[serde(rename_all = "snake_case")]
 pub enum DisabledBy {
     Person,
-    /// A delay fires once.
+    /// A delay that has fired, which it does once.
     Done,
 }
 
-/// Due since, and held back by.
+/// A due time and the reason why it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// The first due time since it last fired. Later ones may stand for it.
+    /// First due time since the last firing. A later firing may cover it.
     pub due: Timestamp,
     pub reason: SkipReason,
 }
 
-/// Why a schedule did not fire: data, not prose.
+/// Reason why a schedule did not fire, as data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
@@ -105,25 +105,25 @@ pub enum SkipReason {
     OutsideHours,
     OverBudget,
     Paused,
-    /// An earlier job has the session that it would go on with.
+    /// An earlier job has the session that it would continue.
     SessionBusy,
     /// Its provider is used up for now.
     UsageLimit,
-    /// A job of it could not be started, and is tried again.
+    /// A job of the schedule could not be started, and is tried again.
     Requeued,
 }
 
-/// What became of one planned firing; the ledger has a row for each.
+/// Outcome of one planned firing; the ledger has a row for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FiringOutcome {
-    /// Its jobs are not made yet: the work source is asked, or a command whether to run at all.
+    /// Its jobs are not created yet: a work source is polled, or a command decides whether it runs.
     Preparing,
-    /// It made a job.
+    /// It created a job.
     Ran,
     Skipped(SkipReason),
-    /// Its time passed while nobody could fire it, and the policy let it go.
+    /// Its time passed while no daemon could fire it, and the misfire policy dropped it.
     Missed,
-    /// A later firing ran for it.
+    /// A later firing covers it.
     Coalesced,
 }
 
@@ -158,7 +158,7 @@ impl FiringOutcome {
 }
 
 impl ScheduleRecord {
-    /// Takes over how far another program came with it. What fell due since its last run counts as missed.
+    /// Imports the state that another program recorded for it. Due times since its last run count as missed.
     pub fn import(&mut self, disabled: bool, last_run_at: Option<Timestamp>, last_error: Option<String>) {
         if disabled {
             self.state = ScheduleState::Disabled { why: DisabledBy::Person };
@@ -173,7 +173,7 @@ impl ScheduleRecord {
         self.last_error = last_error;
     }
 
-    /// Whether it is a delay that has fired, also if a person turned it off after that. It fires once.
+    /// Checks whether it is a delay that has fired, even if a person disabled it after that. A delay fires once.
     pub fn is_done(&self) -> bool {
         let is_delay = matches!(self.trigger, TriggerConfig::Delay { .. });
         let fired = is_delay && self.run_at.is_some_and(|at| self.last_due.is_some_and(|last| last >= at));
@@ -184,8 +184,9 @@ impl ScheduleRecord {
         }
     }
 
-    /// Does nothing to one that is on or finished already, or to a delay that has fired. What fell due while it was off is
-    /// not made up: an interval that has run before is due one interval later. A trigger that gave up starts anew.
+    /// Enables the schedule, unless it is active or finished, or a delay that has fired. Due times during the disabled
+    /// time are not made up: an interval that has run before is due one interval later. A trigger with an error starts
+    /// again.
     pub fn enable(&mut self, now: Moment) -> bool {
         match self.state {
             _ if self.is_done() => false,
@@ -201,7 +202,7 @@ impl ScheduleRecord {
         }
     }
 
-    /// Running jobs are not disturbed, and everything else the record says is kept.
+    /// Disables the schedule. Running jobs continue, and the rest of the record is kept.
     pub fn disable(&mut self, why: DisabledBy) -> bool {
         if self.is_done() {
             return false;
@@ -213,7 +214,7 @@ impl ScheduleRecord {
         changed
     }
 
-    /// Its trigger cannot go on; only one that is on can give up.
+    /// Records that its trigger cannot continue. Applies only to an active schedule.
     pub fn give_up(&mut self, reason: &str) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
@@ -223,7 +224,7 @@ impl ScheduleRecord {
         on
     }
 
-    /// Its breaker says so; only one that is on can pause.
+    /// Pauses the schedule for its breaker. Applies only to an active schedule.
     pub fn pause(&mut self, pause: Pause, now: Moment) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
@@ -234,13 +235,13 @@ impl ScheduleRecord {
         on
     }
 
-    /// Returns the end of its pause on the wall clock as it is set now; none if it has not paused itself.
+    /// Returns the end of its pause on the wall clock as it is set now; none if it is not paused.
     pub fn pause_ends(&self, now: Moment) -> Option<Timestamp> {
         let ScheduleState::Paused { until, .. } = self.state else { return None };
         Some(Moment { wall: until, boot: self.pause_boot }.on_clock_of(now))
     }
 
-    /// Its pause is over: what it fires next is the probe. What fell due meanwhile is not made up.
+    /// Ends the pause if its time has passed; the next job is the probe. Due times during the pause are not made up.
     pub fn resume(&mut self, now: Moment) -> bool {
         let over = self.pause_ends(now).is_some_and(|ends| ends <= now.wall);
         if over {
@@ -250,7 +251,7 @@ impl ScheduleRecord {
         over
     }
 
-    /// Its `end_at` has passed; only one that is on can be finished.
+    /// Finishes the schedule because its `end_at` has passed. Applies only to an active schedule.
     pub fn finish(&mut self) -> bool {
         let on = self.state == ScheduleState::Active;
         if on {
@@ -260,13 +261,13 @@ impl ScheduleRecord {
         on
     }
 
-    /// Whether a firing has to wait for the end of its pause. A firing from outside is not dropped because of a pause: what it
-    /// runs for is found out afterwards. What the clock fired is not made up.
+    /// Checks whether a firing has to wait for the end of the pause. A firing from outside is not dropped because of a
+    /// pause: it is prepared afterwards. Firings by the clock are not made up.
     pub fn holds_back(&self, key: &FiringKey) -> bool {
         matches!(self.state, ScheduleState::Paused { .. }) && !key.is_by_clock() && !key.is_by_hand()
     }
 
-    /// Its `end_at` lies ahead again. What fell due meanwhile is not made up.
+    /// Reopens the schedule because its `end_at` is in the future again. Due times in between are not made up.
     pub fn reopen(&mut self, now: Timestamp) -> bool {
         let finished = self.state == ScheduleState::Finished;
         if finished {
@@ -276,7 +277,7 @@ impl ScheduleRecord {
         finished
     }
 
-    /// Whether it remembers times that the wall clock has not reached, because the clock was set back.
+    /// Checks whether it has recorded times in the future, because the wall clock was set back.
     pub fn is_ahead_of(&self, now: Moment) -> bool {
         let ahead = |at: Timestamp| at.duration_since(now.wall) > TOLERANCE;
         ahead(self.armed_at) || self.last_due.is_some_and(ahead) || self.counts_ahead_of(now)
@@ -289,7 +290,7 @@ impl ScheduleRecord {
         self.counted_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
     }
 
-    /// Goes on from the present where [`Self::is_ahead_of`] says that the clock was set back.
+    /// Continues from the present if [`Self::is_ahead_of`] shows that the clock was set back.
     pub fn recount(&mut self, now: Moment) -> bool {
         let ahead = self.is_ahead_of(now);
         if ahead {
@@ -304,7 +305,7 @@ impl ScheduleRecord {
         ahead
     }
 
-    /// A person tried it, and it went well: whatever it paused for is gone.
+    /// Resets the breaker state, and ends a pause, because a job by hand succeeded.
     pub fn proved(&mut self, now: Timestamp) -> bool {
         self.fuse = BreakerState::default();
         let paused = matches!(self.state, ScheduleState::Paused { .. });
@@ -315,12 +316,12 @@ impl ScheduleRecord {
         paused
     }
 
-    /// A later firing stands for one that was due: the clock moves on. Whatever waits has waited since before.
+    /// Records that a later firing covers a due time. A firing that waits keeps its start.
     pub fn coalesced(&mut self, due: Timestamp) {
         self.last_due = Some(self.last_due.map_or(due, |last| last.max(due)));
     }
 
-    /// A firing by the clock was decided, one way or another: the clock moves on.
+    /// Records that a firing by the clock has an outcome.
     pub fn passed(&mut self, key: &FiringKey, due: Timestamp) {
         if key.is_fill() {
             (self.fill, self.fill_count) = (false, self.fill_count + 1);
@@ -335,37 +336,37 @@ impl ScheduleRecord {
         }
     }
 
-    /// Records that it looks for work now because it is due. Whatever place it leaves free is filled later.
+    /// Records that it polls for work now because it is due. Places that it leaves free are filled later.
     pub fn polls(&mut self, now: Moment) {
         (self.polled_at, self.fill) = (Some(now), false);
     }
 
-    /// A look for work found none, or a run ended that neither succeeded nor failed: the interval counts from now.
+    /// Records that a poll found no work, or that a run neither succeeded nor failed: the interval counts from now.
     pub fn looked(&mut self, at: Moment) {
         self.last_run_at = Some(at.wall);
         self.counted_from = Some(at);
     }
 
-    /// A job that it fired succeeded.
+    /// Records that a job that it fired succeeded.
     pub fn succeeded(&mut self, at: Moment) {
         self.looked(at);
         (self.last_error, self.run_error) = (None, None);
     }
 
-    /// A job that it fired failed.
+    /// Records that a job that it fired failed.
     pub fn failed(&mut self, at: Moment, error: String) {
         self.looked(at);
         (self.last_error, self.run_error) = (Some(error.clone()), Some(error));
     }
 
-    /// Something keeps it from firing, or that is over; says whether this is new.
+    /// Records an error that prevents it from firing, or its end. Returns whether this is new.
     pub fn trouble(&mut self, trouble: Option<String>) -> bool {
         let before = std::mem::replace(&mut self.last_error, trouble.or_else(|| self.run_error.clone()));
         before != self.last_error
     }
 }
 
-/// The clocks of two nodes differ a little: only what lies further ahead tells of a clock that was set back.
+/// Tolerance for differences between the clocks of nodes. Only a time further ahead means that a clock was set back.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
 #[cfg(test)]

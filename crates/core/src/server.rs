@@ -1,6 +1,6 @@
-//! Where a fleet is reached over HTTP, and who may ask for what.
+//! The HTTP server of a fleet: its address, and the scopes of tokens.
 
-// The type lives in `core`: an address is only a value; nobody listens here.
+// The type is from `core`, because an address is only a value and no socket is opened here.
 use core::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::word::written_as;
 
-/// The server: the API and webhooks over HTTP. Only the root file's counts.
+/// The server: the API and webhooks over HTTP. Only the key of the root file counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Server {
-    /// `false` means that only the socket in the state folder answers.
+    /// Listen on `listen`; `false` means that only the socket in the state folder answers.
     pub enabled: bool,
-    /// Address and port; port 0 takes a free one. Beyond this machine, set `tls`, or put a proxy in front that speaks it.
+    /// Address and port; port 0 takes a free one. For access from other machines, set `tls` or use a TLS proxy.
     #[schemars(with = "String", extend("format" = "address"))]
     pub listen: SocketAddr,
-    /// Somebody chose the address. If it is only the default and taken, any free port will do.
+    /// True if the address is configured. If the default is in use by others, any free port is taken.
     #[serde(skip)]
     pub listen_chosen: bool,
-    /// Names by which the server may be asked, beside those of this machine and its own address; without a port.
+    /// Host names under which the server answers, besides those of this machine and its own address; without a port.
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")))]
     pub allowed_hosts: Vec<String>,
-    /// Unset means plain HTTP.
+    /// TLS settings; unset means plain HTTP.
     pub tls: Option<Tls>,
 }
 
-/// Files with which the server speaks TLS; read at the start and whenever the config is read again.
+/// Files for TLS; read at the start and at each reload of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Tls {
-    /// The certificate in PEM form, and after it those that lead to an authority. Relative to the root file.
+    /// The certificate in PEM form, followed by its chain. Relative to the root file.
     pub certificate: PathBuf,
     /// Its private key in PEM form. Relative to the root file.
     pub key: PathBuf,
@@ -45,15 +45,15 @@ impl Default for Server {
     }
 }
 
-/// What a token allows; each includes the ones before it.
+/// Rights of a token; each scope includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// To look at everything.
+    /// View everything.
     Read,
-    /// To make, cancel and steer work.
+    /// Create, cancel and control work.
     Operate,
-    /// To remove what cannot be brought back, to stop the daemon, and to give out tokens.
+    /// Delete data permanently, stop the daemon, and create tokens.
     Admin,
 }
 
@@ -62,7 +62,7 @@ written_as! {
 }
 
 impl Server {
-    /// With its files where the root file, which lies in `folder`, means them to be.
+    /// Resolves the paths of its files, which are relative to the `folder` of the root file.
     #[must_use]
     pub fn below(mut self, folder: &Path) -> Self {
         if let Some(tls) = &mut self.tls {
@@ -73,7 +73,7 @@ impl Server {
         self
     }
 
-    /// Whether `Host: host` names us, so that a foreign name that was pointed at this machine does not.
+    /// Checks whether `Host: host` is a name of this server, to reject foreign names that resolve to this machine.
     pub fn is_named(&self, host: &str) -> bool {
         let name = without_port(host).to_ascii_lowercase();
         let own = self.listen.ip();
@@ -83,7 +83,7 @@ impl Server {
     }
 }
 
-/// A port that is no number stays, and then names nobody.
+/// Removes the port. A port that is not a number stays, so that the name matches nothing.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.parse::<u16>().is_ok() && !is_open_bracket(name) => name,
@@ -91,7 +91,7 @@ fn without_port(host: &str) -> &str {
     }
 }
 
-/// The colon belonged to an address in brackets.
+/// Checks whether the colon belonged to an address in brackets.
 fn is_open_bracket(name: &str) -> bool {
     name.starts_with('[') && !name.ends_with(']')
 }

@@ -1,4 +1,4 @@
-//! Conversations that go on from job to job.
+//! Sessions that continue from job to job.
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::word::written_as;
 use crate::work::WorkItemId;
 
-/// Which jobs of an agent share one conversation with the model: none, all, those for the same work item, or those of
-/// the same chat. A job without a work item, or without a chat, begins anew.
+/// Which jobs of an agent share one session: none, all, those for the same work item, or those of the same chat. A job
+/// without a work item, or without a chat, starts a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionPolicy {
@@ -23,11 +23,12 @@ written_as! {
     SessionPolicy { Fresh = "fresh", Continue = "continue", PerItem = "per_item", PerChat = "per_chat" }
 }
 
-/// How long a session may rest before the next job goes on with it, if nobody says.
+/// Default time after which an unused session is not continued.
 pub const EXPIRES: SignedDuration = SignedDuration::from_hours(24);
 
 impl SessionPolicy {
-    /// The jobs of an agent that have the same key share a session; one that has none begins anew.
+    /// Returns the session key. Jobs of an agent with the same key share a session; a job without a key starts a new
+    /// one.
     pub fn key(self, item: Option<&WorkItemId>, chat: Option<&str>) -> Option<String> {
         match self {
             Self::Fresh => None,
@@ -38,7 +39,7 @@ impl SessionPolicy {
     }
 }
 
-/// `24h`, `1.5d`: herdctl takes fractions here. None if it is no such thing.
+/// Parses `24h` or `1.5d`; herdctl accepts fractions here. None if the text is not valid.
 pub fn expiry(text: &str) -> Option<SignedDuration> {
     let unit = text.chars().last()?;
     let seconds = match unit {

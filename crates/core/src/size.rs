@@ -1,4 +1,4 @@
-//! Sizes as people write them: a positive whole number of bytes, or of a unit: `500MB`, `2GB`, `64MiB`.
+//! Sizes in the config: a positive whole number of bytes, or of a unit: `500MB`, `2GB`, `64MiB`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub struct Size {
     unit: Unit,
 }
 
-/// How it is written, and how many bytes it is.
+/// The written form of a unit and its number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Unit(&'static str, u64);
 
@@ -30,7 +30,7 @@ const THOUSANDS: [Unit; 5] = [
 const POWERS_OF_TWO: [Unit; 4] =
     [Unit("KiB", 1 << 10), Unit("MiB", 1 << 20), Unit("GiB", 1 << 30), Unit("TiB", 1 << 40)];
 
-/// More than any disk has, and little enough to add up.
+/// Limit above any disk, and small enough to be summed.
 const LARGEST: u64 = 1_000_000 * 1_000_000_000_000;
 
 impl Size {
@@ -38,7 +38,7 @@ impl Size {
         self.count * self.unit.1
     }
 
-    /// None for nothing, and for more than there could be.
+    /// Creates a size; none for zero or a number above the limit.
     pub fn of_bytes(count: u64) -> Option<Self> {
         (1..=LARGEST).contains(&count).then_some(Self { count, unit: PLAIN })
     }
@@ -116,7 +116,7 @@ pub enum SizeError {
     TooLarge,
 }
 
-/// As people read it, in three digits or so: `12 B`, `3.4 KB`, `560 MB`.
+/// Formats a size with about three digits: `12 B`, `3.4 KB`, `560 MB`.
 pub fn in_words(bytes: u64) -> String {
     let unit = THOUSANDS.into_iter().rev().find(|unit| bytes >= unit.1);
     let Unit(name, factor) = unit.unwrap_or(THOUSANDS[0]);

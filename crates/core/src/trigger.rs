@@ -1,4 +1,4 @@
-//! Triggers: *when* a schedule fires, the key that makes each firing happen once, and the task it hands on.
+//! Triggers: when a schedule fires, the key that makes each firing unique, and the task that it passes on.
 
 mod context;
 mod key;
@@ -20,155 +20,154 @@ pub use key::{FiringKey, Occurrence};
 
 /// The `type:` of a schedule and its fields; JSON in the API, part of the schedule in YAML.
 ///
-/// Only what was set is written back, so the documented JSON lines come out as they went in.
+/// Only set fields are serialized, so that the documented JSON lines are reproduced exactly.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TriggerConfig {
-    /// That long after the previous job completed; at once if it never ran.
+    /// Fires this long after the previous job completed; immediately if it never ran.
     Interval { interval: Interval },
-    /// At each matching wall-clock time.
+    /// Fires at each matching wall-clock time.
     Cron {
-        /// Five fields, or six with leading seconds.
+        /// Cron expression of five fields, or six with leading seconds.
         #[serde(alias = "cron")]
         #[schemars(extend("x-aliases" = ["cron"]))]
         expression: Cron,
-        /// Unset means the system's zone in YAML and UTC in JSON.
+        /// Time zone; unset means the system's zone in YAML and UTC in JSON.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timezone: Option<Zone>,
     },
-    /// Once; then the schedule is disabled. A new time re-arms it.
+    /// Fires once; then the schedule is disabled. A new time re-arms it.
     Delay {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run_at: Option<Timestamp>,
-        /// Counted from when the schedule is first loaded.
+        /// Delay from the time when the schedule is first loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         r#in: Option<Interval>,
     },
-    /// On an accepted HTTP delivery.
+    /// Fires on an accepted HTTP delivery.
     Webhook {
-        /// Prefer `secret_env`, which keeps the secret out of the file.
+        /// Secret of the signatures. Prefer `secret_env`, which keeps the secret out of the file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("x-secret" = true))]
         secret: Option<String>,
-        /// The environment variable that holds the secret; while it is being changed, the new and the old one:
-        /// `NEW, OLD`.
+        /// Environment variable that holds the secret; `NEW, OLD` names the new and the old one while it is changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         secret_env: Option<String>,
         /// Accept deliveries without a signature, if the server listens on this machine only.
         #[serde(default, skip_serializing_if = "is_default")]
         allow_unsigned: bool,
-        /// Only these events, for example `issues` or `issues.opened`; empty means all.
+        /// Events to accept, for example `issues` or `issues.opened`; empty means all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         events: Vec<String>,
     },
-    /// On a chat message.
+    /// Fires on a chat message.
     Chat {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         platform: Option<ChatPlatform>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         channel: Option<String>,
-        /// A regular expression that the message must match.
+        /// Regular expression that the message has to match.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(extend("format" = "regex"))]
         pattern: Option<String>,
     },
-    /// Only when asked.
+    /// Fires only by hand.
     Manual {},
-    /// Once for each matching issue.
+    /// Fires once for each matching issue.
     GithubIssues {
         #[schemars(length(min = 1))]
         owner: String,
         #[schemars(length(min = 1))]
         repo: String,
-        /// An issue must have all of them.
+        /// Labels, all of which an issue has to have.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<IssueState>,
-        /// Unset means 60s.
+        /// Time between two polls; unset means 60s.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         poll_interval: Option<Interval>,
-        /// Of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means GitHub itself.
+        /// API address of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means github.com.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(regex(pattern = "^https?://"))]
         api_url: Option<String>,
         #[serde(default, skip_serializing_if = "is_default")]
         auth: Auth,
-        /// Unset means `rest`.
+        /// Way to access GitHub; unset means `rest`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<GithubBackend>,
     },
-    /// Once for each matching pull request.
+    /// Fires once for each matching pull request.
     GithubPullRequests {
         #[schemars(length(min = 1))]
         owner: String,
         #[schemars(length(min = 1))]
         repo: String,
-        /// A pull request must have all of them.
+        /// Labels, all of which a pull request has to have.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         labels: Vec<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<PullState>,
-        /// Unset means 60s.
+        /// Time between two polls; unset means 60s.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         poll_interval: Option<Interval>,
-        /// Of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means GitHub itself.
+        /// API address of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means github.com.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(regex(pattern = "^https?://"))]
         api_url: Option<String>,
         #[serde(default, skip_serializing_if = "is_default")]
         auth: Auth,
-        /// Unset means `rest`.
+        /// Way to access GitHub; unset means `rest`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         backend: Option<GithubBackend>,
-        /// `push` fires again for each new head commit.
+        /// Event on which a pull request fires; `push` fires again for each new head commit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         on: Option<PullOccasion>,
     },
-    /// When a session of an agent starts, ends or is cleared.
+    /// Fires when a session of an agent starts, ends or is cleared.
     AgentLifecycle {
         event: LifecycleEvent,
-        /// Unset means the schedule's own agent.
+        /// Name of the agent; unset means the schedule's own agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<String>,
     },
-    /// When a job of another schedule ends.
+    /// Fires when a job of another schedule ends.
     DispatchResult {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         source_workflow_id: Option<Uuid>,
-        /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
+        /// Name of the schedule: `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         schedule: Option<String>,
-        /// Unset means any end.
+        /// Status of the ended job; unset means any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         status: Option<EndStatus>,
     },
     /// A type that a program built on cowhand has registered.
     Custom {
-        /// As it was registered.
+        /// Name under which it was registered.
         #[schemars(length(min = 1))]
         name: String,
-        /// Whatever it needs to know.
+        /// Settings of the type.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         with: Map<String, Value>,
     },
 }
 
-/// What makes a schedule fire.
+/// Source of a trigger's firings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
-    /// The plan: it knows when.
+    /// The planner, which knows the due times.
     Clock,
-    /// Nobody but a person.
+    /// A person only.
     Hand,
-    /// Whoever receives deliveries and messages.
+    /// The receiver of webhooks and chat messages.
     Delivery,
-    /// A strategy that waits for something and hands on tasks.
+    /// A strategy that waits for something and passes on tasks.
     Strategy,
 }
 
 impl TriggerConfig {
-    /// The word behind `type:`.
+    /// Returns the value of `type:`.
     pub const fn type_name(&self) -> &'static str {
         match self {
             Self::Interval { .. } => "interval",
@@ -198,17 +197,17 @@ impl TriggerConfig {
         }
     }
 
-    /// It fires once for each thing that a list shows.
+    /// Checks whether it fires once for each item of a list.
     pub const fn reads_a_list(&self) -> bool {
         matches!(self, Self::GithubIssues { .. } | Self::GithubPullRequests { .. } | Self::Custom { .. })
     }
 
-    /// It lives by what the event log says.
+    /// Checks whether it is fired by events of the log.
     pub const fn follows_events(&self) -> bool {
         matches!(self, Self::AgentLifecycle { .. } | Self::DispatchResult { .. })
     }
 
-    /// The variables that hold a webhook's secrets.
+    /// Returns the variables that hold a webhook's secrets.
     pub fn secret_names(&self) -> impl Iterator<Item = &str> {
         let names = match self {
             Self::Webhook { secret_env, .. } => secret_env.as_deref().unwrap_or_default(),
@@ -217,7 +216,7 @@ impl TriggerConfig {
         names.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
 
-    /// Rules between fields, which no single field can show.
+    /// Checks the rules between fields.
     pub fn check(&self) -> Result<(), TriggerError> {
         match self {
             Self::Delay { run_at, r#in } => match (run_at, r#in) {
@@ -254,19 +253,19 @@ macro_rules! words {
     )+};
 }
 words! {
-    /// Where a chat message comes from.
+    /// Platform of a chat message.
     ChatPlatform { Slack, Discord }
-    /// GitHub's states of an issue, and all of them.
+    /// State of an issue on GitHub, or all states.
     IssueState { Open, Closed, All }
-    /// GitHub's states of a pull request, and all of them.
+    /// State of a pull request on GitHub, or all states.
     PullState { Open, Closed, Merged, All }
-    /// When a pull request fires.
+    /// Event on which a pull request fires.
     PullOccasion { Opened, Push }
-    /// What can happen to a session.
+    /// Change of a session.
     LifecycleEvent { SessionStart, SessionEnd, ContextClear }
-    /// How GitHub is asked: by its REST API, or by the program `gh`.
+    /// Way to access GitHub: its REST API, or the program `gh`.
     GithubBackend { Rest, Gh }
-    /// How a job can end; a status that a job never ends with cannot be waited for.
+    /// Status of an ended job; other statuses cannot be waited for.
     EndStatus { Completed, Failed, Cancelled }
 }
 
@@ -274,7 +273,7 @@ written_as! {
     EndStatus { Completed = "completed", Failed = "failed", Cancelled = "cancelled" }
 }
 
-/// What a trigger hands on.
+/// A task that a trigger passes on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Task {
     pub source_id: String,
@@ -300,7 +299,7 @@ pub enum TriggerError {
 mod tests {
     use super::*;
 
-    /// The eight documented lines, and the types that are ours.
+    /// The eight documented lines, and the types that only cowhand has.
     const GOLDEN: [(&str, &str); 11] = [
         (
             "github_issues",

@@ -1,7 +1,7 @@
-//! Trust: whose words may reach an agent, and what happens to the others'.
+//! Trust: which authors' text may reach an agent, and what happens to text of others.
 //!
-//! Here is only the judgement. Who somebody is in a repository, and where a pull request comes from, is found out by
-//! whoever asks ([`Words::open_questions`] says what is missing).
+//! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
+//! request ([`Words::open_questions`] returns what is missing).
 
 mod words;
 
@@ -13,40 +13,40 @@ use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, Sa
 use crate::word::written_as;
 pub use words::{Author, Head, Question, Standing, Words};
 
-/// Who may put words into a prompt. Somebody is trusted by name or by their permission in the repository; everybody
+/// Authors whose text may get into a prompt. An author is trusted by name or by permission in the repository; everybody
 /// else is a stranger.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trust {
-    /// These are trusted, whatever their permission.
+    /// Authors who are trusted whatever their permission is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow_authors: Vec<String>,
-    /// Who has at least this in the repository is trusted.
+    /// Minimum permission in the repository for an author to be trusted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_permission: Option<RepoPermission>,
-    /// The repositories whose words count, as `owner/name` or `owner/*`; unset means any that a delivery names.
+    /// Repositories whose text can be trusted, as `owner/name` or `owner/*`; unset means any that a delivery names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "pattern": r"^[\w.-]+/([\w.-]+|\*)$", "examples": ["my-org/app", "my-org/*"] }))]
     pub repos: Vec<String>,
-    /// What becomes of strangers' words; unset means `refuse`.
+    /// Treatment of strangers' text; unset means `refuse`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strangers: Option<Treatment>,
-    /// What becomes of pull requests from forks, whoever opened them; unset means the same as for strangers.
+    /// Treatment of pull requests from forks, whoever opened them; unset means the same as for strangers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forks: Option<Treatment>,
-    /// The strict sandbox, for `sandbox` above; unset means bubblewrap with nothing but the workspace and no network.
+    /// The strict sandbox, for the treatment `sandbox`; unset means bubblewrap with only the workspace and no network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<Sandbox>,
-    /// Where permissions of a webhook's repository are asked for; unset means GitHub itself.
+    /// API address for the permissions in a webhook's repository; unset means github.com.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^https?://"))]
     pub api_url: Option<String>,
-    /// As whom they are asked for, for a webhook; others use what their trigger or work source has.
+    /// Authentication for these requests, for a webhook; other triggers and work sources use their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
 }
 
-/// What is done with words of somebody: a job as any other, a job in the strict sandbox, or none, which the ledger tells.
+/// Treatment of text: a normal job, a job in the strict sandbox, or no job, which the ledger records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
@@ -55,7 +55,7 @@ pub enum Treatment {
     Refuse,
 }
 
-/// What somebody may do in a repository, the least first.
+/// Permission in a repository, from the lowest to the highest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RepoPermission {
@@ -70,27 +70,27 @@ written_as! {
     RepoPermission { Read = "read", Triage = "triage", Write = "write", Maintain = "maintain", Admin = "admin" }
 }
 
-/// What is made of words, and why.
+/// Decision about a text, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Trusted,
-    /// The job runs, in the strict sandbox.
+    /// The job runs in the strict sandbox.
     Confined(String),
     Refused(String),
 }
 
 impl Trust {
-    /// By name, which needs no asking. Only of letters that everybody can tell apart a case does not count.
+    /// Checks whether an author is trusted by name, which needs no request. Case is ignored only for ASCII letters.
     pub(crate) fn knows(&self, login: &str) -> bool {
         self.allow_authors.iter().any(|known| known.eq_ignore_ascii_case(login))
     }
 
-    /// Whether anybody's words lead to the strict sandbox.
+    /// Checks whether some text leads to the strict sandbox.
     pub fn confines(&self) -> bool {
         [self.for_strangers(), self.for_forks()].contains(&Treatment::Sandbox)
     }
 
-    /// Whether it says who is no stranger, or what becomes of them.
+    /// Checks whether it defines who is trusted, or how strangers are treated.
     pub(crate) fn says_whom(&self) -> bool {
         !self.allow_authors.is_empty() || self.min_permission.is_some() || self.strangers.is_some()
     }
@@ -103,7 +103,7 @@ impl Trust {
         self.forks.unwrap_or_else(|| self.for_strangers())
     }
 
-    /// Words nobody is known to have written are a stranger's.
+    /// Decides about a text. A text without a known author is a stranger's.
     pub fn verdict(&self, words: &Words) -> Verdict {
         let by_permission = || words.authors.iter().find_map(|author| self.too_little(author, words));
         let strange = self.strange_anyhow(words).or_else(by_permission);
@@ -112,7 +112,7 @@ impl Trust {
         strictest(strange.into_iter().chain(forked))
     }
 
-    /// Why they are a stranger's whatever anybody's permission is.
+    /// Returns the reason why it is a stranger's text whatever permissions the authors have.
     pub(crate) fn strange_anyhow(&self, words: &Words) -> Option<String> {
         let unnamed = || words.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
@@ -128,7 +128,8 @@ impl Trust {
             .or_else(by_name)
     }
 
-    /// In a repository of their own everybody may write. Who can make its deliveries look like ours is a stranger for that.
+    /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
+    /// that names another repository is a stranger's.
     fn elsewhere(&self, words: &Words) -> Option<String> {
         if self.repos.is_empty() || words.is_placeless {
             return None;
@@ -143,7 +144,7 @@ impl Trust {
         (!self.repos.iter().any(covers)).then(|| format!("{repo} is not among `repos`"))
     }
 
-    /// Why somebody is a stranger by their permission, if they are.
+    /// Returns the reason why an author is a stranger by permission, if so.
     fn too_little(&self, author: &Author, words: &Words) -> Option<String> {
         let (login, least) = (author.login.as_deref()?, self.min_permission?);
         if self.knows(login) {
@@ -162,7 +163,7 @@ impl Trust {
         Some(format!("{login} has {has}, and `min_permission` is {least}"))
     }
 
-    /// The strict sandbox, if it says what that is: what it leaves open is as strict as usual.
+    /// Returns the strict sandbox, if it is configured. Unset keys are as strict as the default.
     pub(crate) fn strict(&self, keeps_keys_outside: bool) -> Option<SandboxRules> {
         let own = self.sandbox.as_ref()?.rules();
         let usual = strict(keeps_keys_outside && own.kind == SandboxKind::Bubblewrap);
@@ -170,7 +171,7 @@ impl Trust {
             write: own.write.or(usual.write),
             read: own.read.or(usual.read),
             network: own.network.clone().or(usual.network),
-            // With an open network nothing goes through the proxy.
+            // With an open network, requests do not go through the proxy.
             credentials: own
                 .credentials
                 .or(usual.credentials.filter(|_| own.network != Some(Network::Word(NetworkWord::On)))),
@@ -179,7 +180,7 @@ impl Trust {
     }
 }
 
-/// Nothing but the workspace, and nobody but the model.
+/// Returns the default strict sandbox: access to the workspace only, and requests to the model only.
 pub fn strict(keeps_keys_outside: bool) -> SandboxRules {
     SandboxRules {
         kind: SandboxKind::Bubblewrap,
@@ -211,22 +212,22 @@ impl Verdict {
     }
 }
 
-/// Of equals the first.
+/// Returns the strictest decision; of equal ones the first.
 fn strictest(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
     let stricter =
         |one: Verdict, other: Verdict| if other.treatment() > one.treatment() { other } else { one };
     verdicts.reduce(stricter).unwrap_or(Verdict::Trusted)
 }
 
-/// What all of them say together.
+/// Returns the strictest decision of all rules.
 pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &Words) -> Verdict {
     strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
 }
 
-/// What becomes of something that follows from a job whose words were not trusted, for this reason.
+/// Decides about something that follows from a job whose text was not trusted, for this reason.
 pub fn judge_again<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> Verdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
-    // Whom nobody asked for trust still does not make a stranger's words their own.
+    // Without trust rules, the text of a stranger remains that of a stranger.
     match treatments.max().unwrap_or(Treatment::Sandbox) {
         Treatment::Refuse => Verdict::Refused(why.to_owned()),
         Treatment::Allow | Treatment::Sandbox => Verdict::Confined(why.to_owned()),

@@ -1,58 +1,58 @@
-//! When somebody watched the clock: a due time was missed if nobody did, not because it is noticed late.
+//! The uptime of daemons: a due time was missed if no daemon could fire it then, and not because it fires late.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::moment::{Moment, SMALLEST};
 
-/// What the clocks say at one instant.
+/// Values of the clocks at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
     pub now: Moment,
-    /// Microseconds of a clock that stands still while the machine is suspended (`CLOCK_MONOTONIC`).
+    /// Microseconds of a clock that stops while the machine is suspended (`CLOCK_MONOTONIC`).
     pub awake: i64,
 }
 
-/// What two readings tell about the time between them.
+/// Changes between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Noticed {
-    /// By how much the wall clock was set.
+    /// Step of the wall clock.
     pub step: Option<SignedDuration>,
-    /// For how long the machine was suspended.
+    /// Duration of a suspension.
     pub suspended: Option<SignedDuration>,
 }
 
-/// Old gaps are forgotten: what fell due in them was decided long ago.
+/// Maximum number of gaps. Old gaps are dropped, because their due times were decided long ago.
 const MOST_GAPS: usize = 16;
 
-/// Since when a daemon of the fleet runs, and when it could not act meanwhile.
+/// Start of the fleet's daemon, and the gaps in which it could not act.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uptime {
     since: Moment,
     last: Option<Reading>,
-    /// From and to, on the wall clock as it is set now.
+    /// Start and end of gaps, on the wall clock as it is set now.
     gaps: Vec<(Timestamp, Timestamp)>,
 }
 
 impl Default for Uptime {
-    /// Watches since ever, so nothing was missed.
+    /// Returns an uptime without a start, so that nothing was missed.
     fn default() -> Self {
         Self::since(Timestamp::MIN.into())
     }
 }
 
 impl Uptime {
-    /// Begins with the start of a daemon.
+    /// Creates an uptime that begins with the start of a daemon.
     pub const fn since(since: Moment) -> Self {
         Self { since, last: None, gaps: Vec::new() }
     }
 
-    /// Compares the clocks with the last reading; to be called before each plan. Due times that a step forward passed
-    /// over, or that lie in a suspension, were missed.
+    /// Compares the clocks with the last reading. Call it before each plan. Due times that a step forward skipped, or
+    /// that are in a suspension, were missed.
     pub fn look(&mut self, reading: Reading) -> Noticed {
         let Some(last) = self.last.replace(reading) else { return Noticed::default() };
         let noticed = noticed(last, reading);
         if noticed.step.is_some() {
-            // They were told on the clock as it was before.
+            // They were recorded on the clock before the step.
             self.gaps.clear();
         }
         if noticed.suspended.is_some() || noticed.step.is_some_and(|step| step.is_positive()) {
@@ -63,7 +63,8 @@ impl Uptime {
         noticed
     }
 
-    /// Another daemon of the fleet runs since `other`: what it could fire was not missed.
+    /// Adds the uptime of another daemon of the fleet, which runs since `other`: due times that it could fire were not
+    /// missed.
     pub fn shared_with(&mut self, other: Moment, now: Moment) {
         let since = other.on_clock_of(now);
         if since < self.since.on_clock_of(now) {
@@ -72,7 +73,7 @@ impl Uptime {
         self.gaps.retain(|(from, _)| *from < since);
     }
 
-    /// Whether a daemon could act at `due`; `now` is the present.
+    /// Checks whether a daemon could act at `due`.
     pub fn covers(&self, due: Timestamp, now: Moment) -> bool {
         due >= self.since.on_clock_of(now) && !self.gaps.iter().any(|(from, to)| (*from..*to).contains(&due))
     }
@@ -103,7 +104,7 @@ mod tests {
         Reading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
     }
 
-    /// Started at 1000, and looked at then and a second time; which of these due times were missed?
+    /// Starts at 1000 and looks twice. Returns which of these due times were missed.
     fn missed(second: Reading, dues: &[i64]) -> (Noticed, Vec<i64>) {
         let start = reading(1_000, 500, 400);
         let mut uptime = Uptime::since(start.now);

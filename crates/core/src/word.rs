@@ -1,6 +1,6 @@
-//! Enums that are written as words.
+//! Enums that are written as fixed names.
 
-/// One word for each variant, the same in YAML, rows, JSON and on the screen.
+/// Implements the conversions between the variants and their names, which are the same in YAML, rows, JSON and output.
 macro_rules! written_as {
     ($($name:ident { $($variant:ident = $word:literal),+ $(,)? })+) => {$(
         impl $name {

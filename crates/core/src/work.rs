@@ -1,4 +1,4 @@
-//! Work items: *what* an agent works on, in one shape for every source, and the words of their life.
+//! Work items: what an agent works on, in one form for every source, and the results of claims, reports and releases.
 
 mod rules;
 
@@ -15,7 +15,7 @@ use crate::word::written_as;
 
 pub use rules::{ItemRules, OnFailure};
 
-/// `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
+/// Id of a work item, `{source}-{external_id}`, for example `github-42`: unique across sources, and safe in a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = r"^[a-zA-Z][a-zA-Z0-9_]*-[a-zA-Z0-9][a-zA-Z0-9_-]*([.][a-zA-Z0-9_-]+)*$"))]
@@ -78,7 +78,7 @@ impl TryFrom<String> for WorkItemId {
     }
 }
 
-/// The most urgent first.
+/// Priority, the most urgent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Priority {
@@ -98,7 +98,8 @@ impl Priority {
         }
     }
 
-    /// The most urgent that a label's words name: `priority:high` and `P1-bug` do, `slow` and `highlight` do not.
+    /// Returns the most urgent priority that the words of the labels name: `priority:high` and `P1-bug` do, `slow` and
+    /// `highlight` do not.
     pub fn of_labels<S: AsRef<str>>(labels: &[S]) -> Self {
         let words = labels.iter().flat_map(|label| label.as_ref().split(|c: char| !c.is_alphanumeric()));
         words.filter_map(Self::of_word).min().unwrap_or(Self::Medium)
@@ -117,7 +118,7 @@ impl Priority {
 /// One normalised entry of a work source.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkItem {
-    /// Written as `id`, `source` and `external_id`.
+    /// Id, serialized as `id`, `source` and `external_id`.
     #[serde(flatten, with = "id_fields")]
     #[schemars(with = "id_fields::IdFields")]
     pub id: WorkItemId,
@@ -125,14 +126,14 @@ pub struct WorkItem {
     pub description: String,
     pub priority: Priority,
     pub labels: Vec<String>,
-    /// What only this source knows, for example assignee, milestone and author.
+    /// Data that only this source has, for example assignee, milestone and author.
     pub metadata: Map<String, Value>,
     pub url: String,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// Three fields outside, one id inside: they cannot disagree.
+/// Serialization of an id as three fields, which are checked to agree.
 mod id_fields {
     use schemars::JsonSchema;
     use serde::de::Error;
@@ -166,7 +167,8 @@ mod id_fields {
 }
 
 impl WorkItem {
-    /// Who comes first: the more urgent, then the older, then the smaller id (shorter first, so 9 is before 10).
+    /// Compares the order of items: the more urgent first, then the older, then the smaller id (shorter first, so 9 is
+    /// before 10).
     pub fn compare_place(&self, other: &Self) -> Ordering {
         let place = |item: &Self| (item.priority, item.created_at);
         let id = |item: &Self| (item.id.external_id.len(), item.id.to_string());
@@ -174,28 +176,28 @@ impl WorkItem {
     }
 }
 
-/// Which items to fetch; all that are set must hold.
+/// Conditions for the items to fetch; all set conditions have to hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FetchOptions {
-    /// An item must have all of them.
+    /// Labels, all of which an item has to have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// An item must have one of them; empty means any.
+    /// Priorities, one of which an item has to have; empty means any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub priority: Vec<Priority>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// From an earlier [`FetchResult::next_cursor`]; only its source can read it.
+    /// Cursor from an earlier [`FetchResult::next_cursor`]; only its source can read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     pub include_claimed: bool,
 }
 
 impl FetchOptions {
-    /// Whether an item has the wanted labels and priority. Whether it is claimed only its source can tell.
+    /// Checks whether an item has the wanted labels and priority. Only its source knows whether it is claimed.
     pub fn admits(&self, item: &WorkItem) -> bool {
-        // Trackers do not tell `Bug` and `bug` apart, so neither does a filter.
+        // Trackers do not distinguish `Bug` and `bug`, so filters do not either.
         let has =
             |wanted: &String| item.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase());
         let priority_fits = self.priority.is_empty() || self.priority.contains(&item.priority);
@@ -209,17 +211,17 @@ pub struct FetchResult {
     pub items: Vec<WorkItem>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// All that match, if the source says so.
+    /// Number of all matching items, if the source reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_count: Option<u64>,
 }
 
-/// How a claim went; written as `{success, work_item?, reason?, message?}`.
+/// Result of a claim; serialized as `{success, work_item?, reason?, message?}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ClaimFields", into = "ClaimFields")]
 #[schemars(with = "ClaimFields")]
 pub enum ClaimResult {
-    /// The item as it is after the claim.
+    /// The item after the claim.
     Claimed(Box<WorkItem>),
     Refused {
         reason: ClaimFailureReason,
@@ -230,11 +232,11 @@ pub enum ClaimResult {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimFailureReason {
-    /// Another agent got there first.
+    /// Another agent has already claimed it.
     AlreadyClaimed,
     /// The item was deleted or moved.
     NotFound,
-    /// We may not change it.
+    /// cowhand may not change it.
     PermissionDenied,
     /// The external system failed.
     SourceError,
@@ -280,7 +282,7 @@ impl TryFrom<ClaimFields> for ClaimResult {
     }
 }
 
-/// What is reported to the source when the work is done.
+/// Result that is reported to the source when the work is done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkResult {
     pub outcome: WorkOutcome,
@@ -290,7 +292,7 @@ pub struct WorkResult {
     /// Pull request URLs, commit hashes, file paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
-    /// For failures and partial success.
+    /// Error, for failures and partial success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -307,16 +309,16 @@ written_as! {
     WorkOutcome { Success = "success", Failure = "failure", Partial = "partial" }
 }
 
-/// How an item goes back to the others.
+/// Options for the release of an item.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReleaseOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Post a comment that explains it.
+    /// Post a comment with the reason.
     pub add_comment: bool,
-    /// The claim came to nothing: what it has left behind goes, and all is as before. Without a trace of it, whatever
-    /// else is said of the item is somebody else's.
+    /// True if the claim failed: its traces are removed, and the item is as before. If there are no traces, other
+    /// changes of the item belong to somebody else.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
 }

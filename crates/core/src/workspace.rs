@@ -1,4 +1,4 @@
-//! Where a job works: in its agent's directory beside all others, or in a workspace of its own.
+//! The workspace of a job: the shared directory of its agent, or a separate directory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::policy::Timeout;
 use crate::size::Size;
 use crate::word::written_as;
 
-/// A word, or a word and its rules.
+/// A kind, or a kind with its rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Isolation {
@@ -19,7 +19,7 @@ pub enum Isolation {
     Rules(IsolationRules),
 }
 
-/// What each job of an agent has to itself: nothing, a git worktree with a branch, or a clone of the repository.
+/// Isolation of each job of an agent: none, a git worktree with a branch, or a clone of the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IsolationKind {
@@ -29,7 +29,7 @@ pub enum IsolationKind {
     Clone,
 }
 
-/// When a workspace goes, once its job has ended; `keep_on_failure` keeps those of jobs that failed or were cancelled.
+/// Removal of a workspace after the end of its job; `keep_on_failure` keeps those of failed and cancelled jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cleanup {
@@ -48,24 +48,24 @@ written_as! {
 #[serde(deny_unknown_fields)]
 pub struct IsolationRules {
     pub kind: IsolationKind,
-    /// The name of each job's branch, with `{{agent}}` and `{{job}}`; unset means `cowhand/{{agent}}/{{job}}`.
+    /// Name of each job's branch, with `{{agent}}` and `{{job}}`; unset means `cowhand/{{agent}}/{{job}}`.
     #[serde(default)]
     pub branch: Option<BranchName>,
-    /// The branch or commit that a job begins with; unset means what the agent's directory has checked out.
+    /// Branch or commit that a job begins with; unset means the one checked out in the agent's directory.
     #[serde(default)]
     #[schemars(regex(pattern = "^[^-].*$"))]
     pub base: Option<String>,
-    /// A program and its arguments, run in the workspace before each attempt; if it fails, the job does.
+    /// Program and arguments to run in the workspace before each attempt; if it fails, the job fails.
     #[serde(default)]
     #[schemars(length(min = 1))]
     pub setup: Option<Vec<String>>,
-    /// The longest that `setup` may take; unset means 10m.
+    /// Maximum duration of `setup`; unset means 10m.
     #[serde(default)]
     pub setup_timeout: Option<Timeout>,
     #[serde(default)]
     pub cleanup: Cleanup,
-    /// How much the workspaces that are kept for an agent may take up, on each machine; the oldest go first. Unset
-    /// means 10GB.
+    /// Maximum size of the kept workspaces of an agent, on each machine; the oldest are removed first. Unset means
+    /// 10GB.
     #[serde(default)]
     pub max_kept: Option<Size>,
 }
@@ -80,7 +80,7 @@ impl Isolation {
 }
 
 impl IsolationRules {
-    /// What is kept if nobody says how much.
+    /// Default maximum size of kept workspaces.
     const MAX_KEPT: u64 = 10_000_000_000;
 
     pub fn branch(&self, agent: &AgentName, job: &JobId) -> String {
@@ -92,7 +92,7 @@ impl IsolationRules {
     }
 }
 
-/// A template for the names of branches, with the job in it: no two jobs have one branch.
+/// Template for branch names. It contains the job, so that no two jobs have the same branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "branch", "examples" = ["cowhand/{{agent}}/{{job}}"]))]
@@ -133,7 +133,7 @@ impl std::str::FromStr for BranchName {
     }
 }
 
-/// What git takes as the name of a branch, and a little less: only signs that need no quotes.
+/// Checks a branch name. It accepts a little less than git: only characters that need no quotes.
 fn is_branch(name: &str) -> bool {
     let is_plain =
         |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.' | '/' | '+' | '#' | '=');
@@ -167,19 +167,19 @@ impl fmt::Display for BranchName {
     }
 }
 
-/// A directory that was made for a job from a repository.
+/// A directory that was created for a job from a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workspace {
     pub node: String,
     pub path: PathBuf,
-    /// Whose it is, or was last.
+    /// Its current or last job.
     pub job: JobId,
     pub agent: AgentName,
     pub kind: IsolationKind,
-    /// The top of the working tree that it was made from.
+    /// Top directory of the working tree from which it was created.
     pub repository: PathBuf,
     pub branch: String,
-    /// The commit that it began with.
+    /// Commit with which it began.
     pub base: String,
 }
 

@@ -1,10 +1,10 @@
-//! Days and months as people count them.
+//! Calendar days and months in a time zone.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 
-/// From its start up to, not including, its end.
+/// A time span, from its start (inclusive) to its end (exclusive).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     pub start: Timestamp,
@@ -12,7 +12,7 @@ pub struct Period {
 }
 
 impl Period {
-    /// The day that it is; 23 or 25 hours long where a clock is changed.
+    /// Returns the day that contains `now`. It has 23 or 25 hours if the clock is changed on it.
     pub fn day(now: Timestamp, zone: &TimeZone) -> Self {
         let today = zone.to_datetime(now).date();
         Self::between(today, today.saturating_add(1.day()), zone, now)
@@ -26,7 +26,7 @@ impl Period {
     fn between(first: Date, next: Date, zone: &TimeZone, now: Timestamp) -> Self {
         let begin = |date: Date| date.to_zoned(zone.clone()).map(|start| start.timestamp());
         let (start, end) = (begin(first).unwrap_or(now), begin(next).unwrap_or(Timestamp::MAX));
-        // A clock that was set back over midnight: the moment belongs to the day that it says.
+        // If the clock was set back over midnight, count the moment to the day that the clock shows.
         Self {
             start: start.min(now),
             end: end.max(now.saturating_add(SignedDuration::from_secs(1)).unwrap_or(end)),

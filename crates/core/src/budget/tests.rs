@@ -9,7 +9,7 @@ fn at(time: &str) -> Timestamp {
 
 #[test]
 fn days_and_months_begin_where_people_live() {
-    // zone, now, the day, how many hours it has, the month
+    // time zone, now, the day, its number of hours, the month
     let table = [
         (
             "UTC",
@@ -35,7 +35,7 @@ fn days_and_months_begin_where_people_live() {
             "2026-02-01T00:00:00Z",
             "2026-03-01T00:00:00Z",
         ),
-        // The clock goes forward: the day has 23 hours, and the month begins in winter and ends in summer.
+        // The clock goes forward: the day has 23 hours. The month begins in winter time and ends in summer time.
         (
             "Europe/Berlin",
             "2026-03-29T12:00:00Z",
@@ -44,7 +44,7 @@ fn days_and_months_begin_where_people_live() {
             "2026-02-28T23:00:00Z",
             "2026-03-31T22:00:00Z",
         ),
-        // And back.
+        // The clock goes back.
         (
             "Europe/Berlin",
             "2026-10-25T00:30:00Z",
@@ -61,7 +61,7 @@ fn days_and_months_begin_where_people_live() {
             "2026-09-30T22:00:00Z",
             "2026-10-31T23:00:00Z",
         ),
-        // It is another day, and another month, than in UTC.
+        // The day and the month differ from those in UTC.
         (
             "America/New_York",
             "2026-01-01T03:00:00Z",
@@ -78,7 +78,7 @@ fn days_and_months_begin_where_people_live() {
             "2026-12-31T10:00:00Z",
             "2027-01-31T10:00:00Z",
         ),
-        // A quarter of an hour.
+        // The offset includes a quarter of an hour.
         (
             "Asia/Kathmandu",
             "2026-06-15T18:20:00Z",
@@ -87,7 +87,7 @@ fn days_and_months_begin_where_people_live() {
             "2026-05-31T18:15:00Z",
             "2026-06-30T18:15:00Z",
         ),
-        // There the clock goes forward at midnight: the day begins at one.
+        // The clock goes forward at midnight here, so the day begins at one.
         (
             "America/Santiago",
             "2026-09-06T12:00:00Z",
@@ -107,7 +107,7 @@ fn days_and_months_begin_where_people_live() {
         );
         assert_eq!((this.start, this.end), (at(month), at(next)), "{now}");
         assert!(this.start <= today.start && today.end <= this.end && today.start <= now && now < today.end);
-        // What is spent is kept by the quarter of an hour.
+        // Spending is stored by the quarter of an hour.
         assert!([today.start, today.end, this.start].iter().all(|time| time.as_second() % 900 == 0), "{now}");
     }
 }
@@ -140,7 +140,7 @@ fn usd(dollars: f64) -> Amount {
     Amount { microdollars: microdollars(dollars), tokens: 0 }
 }
 
-/// What was spent today and this month, what those under way have said and reserved.
+/// Returns spending of today and this month, and the reported and reserved amounts of running attempts.
 fn spending(day: f64, month: f64, heard: f64, held: f64) -> Spending {
     Spending { day: usd(day), month: usd(month), heard: usd(heard), held: usd(held) }
 }
@@ -149,7 +149,7 @@ fn dearest(dollars: Option<f64>) -> Dearest {
     Dearest { microdollars: dollars.map(microdollars), tokens: None }
 }
 
-/// What it takes with it, or whose budget has no room.
+/// Returns the reserved amount, or the budget without room.
 fn reserved(own: Budget, fleet: Budget, spent: Spending, by_all: Spending, most: Option<f64>) -> String {
     match limits(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all) {
         Ok(reserved) => money(reserved.amount.microdollars),
@@ -183,7 +183,7 @@ fn what_an_attempt_reserves() {
     for (name, own, fleet, spent, by_all, most, expected) in table {
         assert_eq!(reserved(own, fleet, spent, by_all, most), expected, "{name}");
     }
-    // The one that lasts longest is told.
+    // The budget whose period ends last is reported.
     let both = Budget { per_day_usd: Some(1.0), per_month_usd: Some(2.0), ..none };
     assert_eq!(reserved(both, none, spending(1.0, 2.0, 0.0, 0.0), nothing, None), "agent, month");
 }

@@ -1,4 +1,4 @@
-//! Money and budgets in words.
+//! Texts about money and budgets.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use super::{OverBudget, Scope, Unit, Window, microdollars};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
-/// `$0.05`, `$12.00`, `$0.0012`: cents, and what is less than a cent as far as it is worth reading.
+/// Formats money: `$0.05`, `$12.00`, `$0.0012`. An amount below a cent keeps its digits.
 pub fn money(microdollars: u64) -> String {
     let (dollars, rest) = (microdollars / 1_000_000, microdollars % 1_000_000);
     if rest % 10_000 == 0 || dollars > 0 {
@@ -19,7 +19,7 @@ pub fn money(microdollars: u64) -> String {
     format!("$0.{}", digits.trim_end_matches('0'))
 }
 
-/// `12,345 tokens`.
+/// Formats a number of tokens: `12,345 tokens`.
 pub fn tokens(tokens: u64) -> String {
     let digits = tokens.to_string();
     let mut grouped = String::new();
@@ -42,12 +42,12 @@ impl Unit {
 }
 
 impl OverBudget {
-    /// The key that sets it.
+    /// Returns the config key that sets this budget.
     pub fn key(&self) -> String {
         format!("budget.per_{}_{}", self.window, self.unit)
     }
 
-    /// Which budget, how much of it is gone and what to do, on one line.
+    /// Describes on one line which budget is used up, how much was spent, and what to do.
     pub fn sentence(&self, agent: &AgentName, zone: &TimeZone) -> String {
         let (limit, spent) = (self.unit.amount(self.limit), self.unit.amount(self.spent));
         let owner = Owner { over: self, agent };
@@ -79,14 +79,14 @@ impl OverBudget {
     }
 }
 
-/// Why an agent is stopped that has used a model without a price, on one line.
+/// Describes on one line why an agent that used a model without a price is stopped.
 pub fn unpriced_sentence(agent: &AgentName, model: &str) -> String {
     format!(
         "nobody says what {model} costs, so the budget in dollars that holds {agent} cannot be kept; add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"
     )
 }
 
-/// Why a job counts for more than anybody told, on one line.
+/// Describes on one line why a job counts for more than was reported.
 pub fn assumed_sentence(usage: &JobUsage) -> Option<String> {
     let assumed = money(microdollars(usage.assumed_usd?));
     let unpriced = usage.per_model.iter().find(|(_, used)| used.cost_usd.is_none() && !used.is_unused());

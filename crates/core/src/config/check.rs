@@ -1,7 +1,7 @@
-//! One walk over a tree along the schema: finds everything that is wrong, and types what is right.
+//! One pass over a tree along the schema: finds all errors, and converts correct values to types.
 //!
-//! The schema that editors read is what is enforced here; there is no second set of rules for single sections.
-//! Rules between sections are in `resolve`.
+//! This module enforces the schema that editors read; there is no second set of rules for single sections. Rules
+//! between sections are in `resolve`.
 
 use std::fmt::Write as _;
 
@@ -16,16 +16,16 @@ use super::secret;
 use super::section::{Sections, is_open, kinds_of, tag_of, variants_of};
 use super::suggest::{closest, did_you_mean, one_of};
 
-/// How a tree is to be read.
+/// Options for the interpretation of a tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reading<'a> {
     /// Part of a herdctl fleet: where herdctl drops unknown keys, they are warnings.
     pub herdctl: bool,
-    /// An agent's own file.
+    /// True for an agent's own file.
     pub agent_file: bool,
-    /// A merge may still bring what is missing.
+    /// True if a merge may still add missing keys.
     pub partial: bool,
-    /// The path of the tree itself, for messages.
+    /// Path of the tree itself, for messages.
     pub below: &'a str,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Checker<'a> {
     problems: &'a mut Problems,
     reading: Reading<'a>,
     path: Vec<Step>,
-    /// How many of the steps to here said that nothing below may be shown.
+    /// Number of steps in the path that mark everything below as secret.
     secret: usize,
     secrets: Vec<String>,
     unsound: Vec<String>,
@@ -49,25 +49,25 @@ enum Step {
     Index(usize),
 }
 
-/// A tree that was checked: typed, its other names replaced by the first ones.
+/// A checked tree: typed, with other names of keys replaced by the first ones.
 #[derive(Debug, Default)]
 pub(super) struct Checked {
-    /// Ready for the shapes if there was no error.
+    /// The value, ready for the shapes if there was no error.
     pub value: Json,
-    /// JSON pointers to what may not be shown.
+    /// JSON pointers to secrets.
     pub secrets: Vec<String>,
-    /// JSON pointers to what is missing in `value`, because it is wrong or a variable has no value.
+    /// JSON pointers to values that are missing in `value`, because they are wrong or a variable has no value.
     pub unsound: Vec<String>,
 }
 
 impl Checked {
-    /// Whether nothing is missing below any of the pointers for which `counts` holds.
+    /// Checks whether nothing is missing below any of the pointers for which `counts` holds.
     pub(super) fn is_sound(&self, counts: impl Fn(&str) -> bool) -> bool {
         !self.unsound.iter().any(|pointer| counts(pointer))
     }
 }
 
-/// Also renames aliases in the tree, so that layers which use different names merge.
+/// Checks a tree. Also renames aliases in it, so that layers which use different names can be merged.
 pub(super) fn check(
     node: &mut Node,
     schema: &'static Json,
@@ -88,7 +88,7 @@ pub(super) fn check(
 }
 
 impl Checker<'_> {
-    /// `blame` is where to point for a value that has no line of its own.
+    /// Checks a value. `blame` is the location to report for a value without its own line.
     fn value(&mut self, node: &mut Node, blame: Location, schema: &'static Json) -> Option<Json> {
         let schema = self.schema.follow(schema);
         if node.is_null() {
@@ -120,7 +120,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Text or a map, a path or a list: the kind of the node decides.
+    /// Checks a union, such as text or a map, or a path or a list: the kind of the node decides.
     fn union(&mut self, node: &mut Node, blame: Location, variants: &[&'static Json]) -> Option<Json> {
         let fits = |kind: &&str| match node.value {
             Value::Scalar(_) => !matches!(*kind, "array" | "object"),
@@ -141,7 +141,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A list or a map where something else belongs.
+    /// Reports a list or a map where another kind is expected.
     fn wrong_collection(&mut self, node: &Node, blame: Location, kinds: &[&str]) -> Option<Json> {
         let path = self.names();
         let (found, help) = match node.entries() {
@@ -208,8 +208,8 @@ impl Checker<'_> {
         Some(Json::Object(out))
     }
 
-    /// A key came under two of its names. herdctl lets `cron` win over `expression`, so there it is not an error.
-    /// Answers whether the second one counts.
+    /// Reports a key that is given under two of its names. In herdctl `cron` overrides `expression`, so there it is not
+    /// an error. Returns whether the second one counts.
     fn second_name(&mut self, written: &str, name: &str, at: Location) -> bool {
         let severity = if self.reading.herdctl { Severity::Warning } else { Severity::Error };
         let message = format!("`{written}` is another name of a key that is already given");
@@ -217,7 +217,7 @@ impl Checker<'_> {
         written != name
     }
 
-    /// The value of a key, and what its schema has to say about the key itself.
+    /// Checks the value of a key, and reports what its schema states about the key itself.
     fn property(&mut self, written: &str, entry: &mut Entry, property: &'static Json) -> Option<Json> {
         if !entry.node.is_null() {
             self.remarks(written, entry.key_at, property);
@@ -257,7 +257,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The properties that count here: the object's own and those of the variant that `type` names.
+    /// Returns the properties that apply here: the object's own and those of the variant that `type` names.
     fn sections(
         &mut self,
         node: &Node,
@@ -281,7 +281,7 @@ impl Checker<'_> {
             sections.tag = Some(word_of(variant));
             return sections;
         }
-        // Not knowing which, allow the keys of all, so that only what is surely wrong is reported.
+        // If the variant is not known, allow the keys of all variants, so that only certain errors are reported.
         sections.chosen.extend(variants);
         sections.sure = false;
         if let Some(Node { value: Value::Scalar(scalar), at }) = node.get(tag).filter(|_| written.is_some()) {
@@ -328,7 +328,7 @@ impl Checker<'_> {
                 (format!("unknown key `{key}`"), hint.or_else(close).or_else(|| sections.list()))
             }
         };
-        // What is meant to be a secret is one under a misspelt name, too.
+        // A value that belongs to a secret key is also secret under a misspelt name.
         let meant = closest(key, sections.names()).and_then(|name| sections.find(name));
         let meant_secret = meant.is_some_and(|(_, property)| property.get("x-secret").is_some());
         if meant_secret || secret::looks_secret(key) {
@@ -342,12 +342,12 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether this section has so many keys that one with a wrong name says little about the others.
+    /// Checks whether this section has so many keys that one with a wrong name says little about the others.
     fn is_agent_or_schedule(&self) -> bool {
         matches!(*self.names().as_slice(), [] | ["schedules", _])
     }
 
-    /// A value that nobody constrains; its variables may still be secret.
+    /// Converts a value without a schema; its variables may still be secret.
     fn open(&mut self, node: &Node) -> Json {
         match &node.value {
             Value::Scalar(scalar) => {
@@ -400,7 +400,7 @@ impl Checker<'_> {
         None
     }
 
-    /// What would be right, where it is often something else that is written.
+    /// Returns a hint for values that are often written in a wrong form.
     pub(super) fn hint(&self, scalar: &Scalar, kinds: &[&str]) -> Option<String> {
         if self.is_secret(scalar) {
             return None;
@@ -411,7 +411,7 @@ impl Checker<'_> {
         hint::of_value(&path, &scalar.text).or_else(as_list)
     }
 
-    /// The keys from the root to here.
+    /// Returns the keys from the root to here.
     fn names(&self) -> Vec<&str> {
         let keys = self.path.iter().filter_map(|step| match step {
             Step::Key { name, .. } => Some(name.as_str()),
@@ -434,7 +434,7 @@ impl Checker<'_> {
         self.secret > 0 || secret::holds_secret(scalar)
     }
 
-    /// The value for a message, unless it may not be shown.
+    /// Quotes the value for a message, masked if it is secret.
     pub(super) fn quote(&self, scalar: &Scalar) -> String {
         const MOST: usize = 60;
         if self.is_secret(scalar) {

@@ -1,4 +1,4 @@
-//! Fleets of fleets: follows the files and lays the layers over each other, defaults → agent → `overrides`.
+//! Fleets of fleets: follows the files and merges the layers, defaults → agent → `overrides`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,27 +21,27 @@ use crate::retention::Retention;
 use crate::server::Server;
 use crate::shape::Traces;
 
-/// Fleets in fleets in fleets: deeper than anyone goes, and far from the end of the stack.
+/// Maximum depth of nested fleets: deeper than any real fleet, and safe for the stack.
 const MOST_LEVELS: usize = 32;
-/// Each file may name the next one many times, so depth alone bounds nothing.
+/// Maximum number of fleets. Each file may name the next one many times, so the depth alone is no bound.
 const MOST_FLEETS: usize = 1_000;
-/// The most nodes of all merged agents: a large `defaults` times many agents is a bomb too.
+/// Maximum number of nodes of all merged agents, because large `defaults` times many agents would use too much memory.
 const MOST_MERGED: usize = 250_000;
 
-/// What is said once for everything, so that nobody else can say it.
+/// Keys that count only in the root file, because they apply to the whole fleet.
 const OF_THE_ROOT: [&str; 7] = ["store", "providers", "prices", "budget", "server", "web", "traces"];
 
-/// What a fleet gets from the one above it.
+/// Context that a fleet gets from the fleet above it.
 struct Above {
-    /// The files from the root to here, this one included.
+    /// Files from the root to here, including this one.
     files: Vec<PathBuf>,
-    /// The names from the root to here.
+    /// Names of the fleets from the root to here.
     names: Vec<String>,
     defaults: Option<Node>,
     herdctl: bool,
 }
 
-/// Collects the agents of the root file and of all below. Answers what the root file says beside them.
+/// Collects the agents of the root file and of all fleets below. Returns the other keys of the root file.
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let above =
         Above { files: vec![path.to_owned()], names: Vec::new(), defaults: None, herdctl: is_herdctl(path) };
@@ -55,9 +55,9 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     for section in ["agents", "fleets", "defaults"] {
         rest.remove(section);
     }
-    // Checked a second time only for its typed value; the problems are the same ones.
+    // Checked a second time only for its typed value; the problems are the same.
     let checked = check(&mut rest, SCHEMA.fleet(), reading, &mut loader.problems);
-    // What cannot be read was reported, and nobody runs such a fleet.
+    // Values that cannot be read were reported, and such a fleet is not run.
     let retention = checked.value.get("retention").and_then(|value| Retention::deserialize(value).ok());
     loader.retention = retention.unwrap_or_default();
     let prices = checked.value.get("prices").and_then(|value| Prices::deserialize(value).ok());
@@ -106,7 +106,7 @@ fn fleet(loader: &mut Loader<'_>, mut node: Node, file: FileId, mut above: Above
     }
 }
 
-/// What a fleet file says once for all its agents, as the defaults that it stands for.
+/// Converts a key of a fleet file that applies to all its agents to the equivalent defaults.
 fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
     let Value::Map(map) = &mut fleet.value else { return None };
     let entry = map.entries.shift_remove(key)?;
@@ -114,7 +114,7 @@ fn whole_fleet(fleet: &mut Node, key: &str) -> Option<Node> {
     Some(Node { value: Value::Map(Map { entries, replaces: false }), at: fleet.at })
 }
 
-/// None if the agent cannot be known, for a reason that is reported.
+/// Collects an agent; none if it is not known, for a reason that is reported.
 fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: &Above) -> Option<()> {
     if loader.merged > MOST_MERGED {
         return None;
@@ -144,7 +144,7 @@ fn agent(loader: &mut Loader<'_>, entry: &Node, key: &str, file: FileId, above: 
     Some(())
 }
 
-/// The agent itself and the file that defines it: another one by `path`, or this one.
+/// Returns the agent and the file that defines it: another one by `path`, or this one.
 fn written(
     loader: &mut Loader<'_>,
     entry: &Node,
@@ -168,7 +168,7 @@ fn written(
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
-/// The keys of `defaults` that an agent has too, or the others, which are for its schedules.
+/// Returns the keys of `defaults` that agents have too, or the others, which are for schedules.
 fn split_defaults(defaults: &Node, agent: bool) -> Node {
     let mut part = defaults.clone();
     if let Value::Map(map) = &mut part.value {
@@ -178,7 +178,7 @@ fn split_defaults(defaults: &Node, agent: bool) -> Node {
     part
 }
 
-/// What a schedule does not say, its agent says.
+/// Adds the agent's values for the keys that its schedules do not set.
 fn inherit_from_agent(agent: &mut Node) {
     for key in ["work_source", "isolation", "retry", "timeout", "idle_timeout", "breaker"] {
         let Some(from) = agent.entry(key).cloned() else { continue };
@@ -204,7 +204,7 @@ pub(super) fn each_schedule(agent: &mut Node, mut change: impl FnMut(&mut Node))
     }
 }
 
-/// None if its agents cannot be known, for a reason that is reported.
+/// Collects the agents of a sub-fleet; none if they are not known, for a reason that is reported.
 fn sub_fleet(
     loader: &mut Loader<'_>,
     entry: &Node,
@@ -217,7 +217,7 @@ fn sub_fleet(
     let path = beside(loader, file, path);
     loader.fleets += 1;
     if let Some(message) = too_many(loader.fleets, &path, above) {
-        // Said once: with too many of them, each further one would say the same.
+        // Reported once, because each further fleet would repeat it.
         if loader.fleets <= MOST_FLEETS + 1 {
             loader.problems.add(Problem::error(at, message).key(format!("{key}.path")));
         }
@@ -245,7 +245,8 @@ fn sub_fleet(
     Some(())
 }
 
-/// Whoever says something below the root believes that it holds there. Of money that is more than a misunderstanding.
+/// Reports keys that count only in the root file. A budget here is an error, because its author expects it to limit
+/// spending.
 fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, reference: &str) {
     for (key, written) in OF_THE_ROOT.iter().filter_map(|key| Some((*key, fleet.entry(key)?))) {
         let (message, at) = (format!("only the root file's `{key}` counts"), written.key_at);
@@ -261,7 +262,7 @@ fn only_of_the_root(loader: &mut Loader<'_>, fleet: &Node, file: FileId, referen
     }
 }
 
-/// What is wrong with the name, and what would help.
+/// Checks and reserves the name. The error is a message and a help text.
 fn take_name(
     name: &str,
     at: Location,
@@ -289,7 +290,7 @@ fn too_many(fleets: usize, path: &Path, above: &Above) -> Option<String> {
     deep.then(|| format!("fleets are nested more than {MOST_LEVELS} levels deep"))
 }
 
-/// The reference's own name, then the fleet's, then that of its directory; and where to point.
+/// Returns the name of the reference, else that of the fleet, else that of its directory, with the location to report.
 fn name_of(entry: &Node, fleet: &Node, path: &Path, path_at: Location) -> (String, Location) {
     let own = entry.get("name").and_then(|name| Some((name.text()?.to_owned(), name.at)));
     let fleets = || fleet.get("fleet")?.get("name")?.text().map(|name| (name.to_owned(), path_at));

@@ -1,18 +1,18 @@
-//! The schema for editors: plain JSON Schema, without the extensions that only our checker knows.
+//! The schema for editors: plain JSON Schema, without the extensions of our checker.
 
 use serde_json::{Map, Value, json};
 
 use super::schema::{SCHEMA, aliases_of, for_each_schema};
 
-/// Of a fleet file.
+/// Returns the schema of a fleet file.
 pub fn fleet_schema() -> Value {
     for_editors(SCHEMA.fleet().clone())
 }
 
-/// Of an agent's own file.
+/// Returns the schema of an agent's own file.
 pub fn agent_schema() -> Value {
     let fleet = SCHEMA.fleet();
-    // A file is laid over defaults, so nothing in it has to be there.
+    // A file is merged over defaults, so none of its keys is required.
     let mut schema = json!({ "$schema": fleet["$schema"], "title": "Agent", "$ref": "#/$defs/PartialAgent" });
     schema["$defs"] = fleet["$defs"].clone();
     for_editors(schema)
@@ -30,7 +30,7 @@ fn for_editors(mut root: Value) -> Value {
     root
 }
 
-/// Where a merge may bring what is missing: each definition again, with nothing required.
+/// Adds each definition again with nothing required, for places where a merge may add missing keys.
 fn add_partial_definitions(root: &mut Value) {
     let mut whole = SCHEMA.fleet().clone();
     let mut definitions = whole["$defs"].take();
@@ -69,7 +69,7 @@ fn loosen(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Each other name of a key becomes a property of its own.
+/// Adds a property for each other name of a key.
 fn add_aliases(schema: &mut Map<String, Value>) {
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return };
     let mut aliases = Vec::new();

@@ -1,4 +1,5 @@
-//! What is said about sandboxes, held against itself: what no machine could do is an error, what will not work a warning.
+//! Checks of sandbox settings: combinations that no machine can enforce are errors, and settings that will not work are
+//! warnings.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ use crate::sandbox::{Asked, Credentials, Network, Reach, Reaches, Sandbox, Sandb
 use crate::shape::Runtime;
 use crate::workspace::IsolationKind;
 
-/// Less than any program needs to begin, even the smallest one.
+/// Minimum memory; even the smallest program needs more to start.
 const LEAST_MEMORY: u64 = 4_000_000;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
@@ -28,7 +29,8 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     }
 }
 
-/// herdctl's key. It takes what we do not do, so that is no error: the agent is not started.
+/// Checks herdctl's key. Settings that cowhand does not support are accepted and not an error: the agent is not
+/// started.
 fn check_docker(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, at: Location) {
     let asked = agent.sandbox(None, false);
     if asked.kind != SandboxKind::Docker {
@@ -73,7 +75,8 @@ fn check_one(
     }
 }
 
-/// Landlock takes nothing back of a folder that it gives. Only a machine knows where links lead, so this is no error.
+/// Returns a warning if config files are in the agent's directory, because Landlock cannot exclude parts of a folder.
+/// It is not an error, because only the machine knows where links lead.
 fn beside_its_config(
     loader: &Loader<'_>,
     agent: &Agent,
@@ -93,7 +96,7 @@ fn beside_its_config(
     ))
 }
 
-/// What is wrong with the rules whoever they are for, and the key below `sandbox` that says it.
+/// Returns an error in the rules, for any agent, and the key below `sandbox` that causes it.
 fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
     if let Some(Network::Reach(Reach { ports, hosts })) = &rules.network
         && ports.is_some() == hosts.is_some()
@@ -119,7 +122,7 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
     Some(("write", message))
 }
 
-/// What this agent cannot be with what is asked for.
+/// Returns an error if this agent cannot run with the requested sandbox.
 fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
     if let Some(why) = never_starts(agent, asked) {
         return Some(("kind", why));
@@ -133,13 +136,13 @@ fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
     Some(("credentials", message))
 }
 
-/// What this kind keeps from the agent although it cannot do without.
+/// Returns the reason if this kind of sandbox denies something that the agent needs.
 fn never_starts(agent: &Agent, asked: &Asked) -> Option<String> {
     if asked.kind == SandboxKind::Docker && agent.settings.runtime == Some(Runtime::Acp) {
         let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
         return Some(why.to_owned());
     }
-    // Jobs that speak to the fleet do so by a socket.
+    // Jobs communicate with the fleet over a socket.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
     (closed && agent.needs_a_voice()).then(|| {
         format!(

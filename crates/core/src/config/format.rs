@@ -1,4 +1,4 @@
-//! The `format` of a text, checked by the parser that will read it.
+//! Checks of the `format` of a text, with the parser that will read it.
 
 use core::net::SocketAddr;
 
@@ -16,7 +16,7 @@ use crate::sandbox::Host;
 use crate::size::Size;
 use crate::workspace::BranchName;
 
-/// What is wrong with the text, if anything is.
+/// Returns the error in the text, if there is one.
 pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
     match format {
         "name" => message(check_name(text)),
@@ -71,7 +71,7 @@ fn message<T, E: std::fmt::Display>(parsed: Result<T, E>) -> Option<String> {
     parsed.err().map(|error| error.to_string())
 }
 
-/// regex draws a picture of several lines before it says what is wrong.
+/// Returns the last line of a regex error, which states the error. The lines before it show the expression.
 fn last_line(message: &str) -> &str {
     message.lines().last().unwrap_or_default().trim_start_matches("error: ")
 }

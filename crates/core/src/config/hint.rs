@@ -1,8 +1,8 @@
-//! What would be right where people often write something else: words and keys that other programs have.
+//! Hints for frequent mistakes: values and keys of other programs, and their correct form.
 
 use super::syntax::quoted;
 
-/// By the keys from the file's root to the value.
+/// Returns a hint for a value, by the keys from the file's root to it.
 pub(super) fn of_value(path: &[&str], text: &str) -> Option<String> {
     let (key, above) = path.split_last().map(|(key, above)| (*key, above))?;
     if key == "agents" {
@@ -31,7 +31,7 @@ fn word(key: &str, above: &[&str], text: &str) -> Option<&'static str> {
     }
 }
 
-/// For text where a list belongs.
+/// Returns a hint for a text in place of a list.
 pub(super) fn of_text_for_list(key: &str, text: &str) -> String {
     let is_plain =
         |text: &str, more: &str| text.chars().all(|sign| sign.is_alphanumeric() || more.contains(sign));
@@ -47,7 +47,7 @@ pub(super) fn of_text_for_list(key: &str, text: &str) -> String {
     }
 }
 
-/// For a map where a list belongs; `first` is its first key.
+/// Returns a hint for a map in place of a list; `first` is its first key.
 pub(super) fn of_map_for_list(path: &[&str], first: Option<&str>) -> Option<String> {
     let first = first.unwrap_or("NAME");
     match path.last() {
@@ -59,14 +59,14 @@ pub(super) fn of_map_for_list(path: &[&str], first: Option<&str>) -> Option<Stri
     }
 }
 
-/// For a list where a map belongs.
+/// Returns a hint for a list in place of a map.
 pub(super) fn of_list_for_map(path: &[&str]) -> Option<String> {
     let key = *path.last()?;
     let by_name = matches!(key, "schedules" | "mcp_servers" | "env" | "providers" | "prices");
     by_name.then(|| format!("write a map, with the name of each as its key: `{key}: {{NAME: …}}`"))
 }
 
-/// For a key that is not known in a section, by the keys from the file's root to the section.
+/// Returns a hint for an unknown key, by the keys from the file's root to its section.
 pub(super) fn of_key(path: &[&str], key: &str) -> Option<&'static str> {
     let section = path.last().copied().unwrap_or_default();
     match section {

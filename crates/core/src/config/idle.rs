@@ -1,5 +1,5 @@
-//! What is written and does nothing. It may come from `defaults`, where it does nothing for one agent and something for
-//! another, so a place is told only if it did nothing for anybody.
+//! Checks for settings without effect. A setting in `defaults` may have no effect for one agent and an effect for
+//! another, so it is reported only if it has no effect for any agent.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ use crate::trigger::TriggerConfig;
 pub(super) struct Idle(HashMap<(Location, String), (Problem, bool)>);
 
 impl Idle {
-    /// What there is to say about a place if it is idle, and whether it is for this agent.
+    /// Records the message for a location, and whether the setting has no effect for this agent.
     fn note(&mut self, at: Location, message: impl Into<String>, key: impl Into<String>, is_idle: bool) {
         let problem = Problem::warning(at, message).key(key);
         let known = self.0.entry((at, problem.message.clone())).or_insert((problem, true));
@@ -74,7 +74,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     }
 }
 
-/// Keys of time that a schedule of this type does not follow.
+/// Checks the timing keys that a schedule of this type does not use.
 fn timing(
     idle: &mut Idle,
     node: &Node,
@@ -103,7 +103,7 @@ fn timing(
 const OVERLAP_OF_INTERVAL: &str = "`overlap` has no effect on what an `interval` fires: it counts from the end of its previous job, \
     so its jobs never overlap; use `type: cron` for jobs that may";
 
-/// A limit that is larger than one of a longer time.
+/// Checks for a limit that is larger than that of a longer period.
 pub(super) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &str) {
     let dollars = [budget.per_job_usd, budget.per_day_usd, budget.per_month_usd];
     larger(idle, written, ["per_job_usd", "per_day_usd", "per_month_usd"], dollars, key);
@@ -111,7 +111,7 @@ pub(super) fn of_budget(idle: &mut Idle, written: &Node, budget: &Budget, key: &
     larger(idle, written, ["per_job_tokens", "per_day_tokens", "per_month_tokens"], tokens, key);
 }
 
-/// Each is held against the next one that is set.
+/// Compares each limit with the next one that is set.
 fn larger<T: PartialOrd + Copy>(
     idle: &mut Idle,
     written: &Node,
@@ -129,7 +129,7 @@ fn larger<T: PartialOrd + Copy>(
     }
 }
 
-/// Only of one that the agent itself has: what stands in `defaults` may be of use to others.
+/// Checks only the agent's own key, because a key in `defaults` may have an effect for other agents.
 fn work_source(idle: &mut Idle, draft: &Draft, agent: &Agent) {
     let Some(written) = draft.node.entry("work_source").filter(|written| !written.node.is_null()) else {
         return;
@@ -189,7 +189,7 @@ fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&Sandbox>, key: &str) 
     }
 }
 
-/// A schedule cannot open what its agent keeps closed.
+/// Checks for permissions that a schedule's sandbox grants and its agent's sandbox denies.
 fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox>, key: &str) {
     let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.settings.sandbox) else { return };
     let Some(written) = owner.get("sandbox") else { return };
@@ -201,7 +201,7 @@ fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox
     }
 }
 
-/// Rules whose commands are always asked, since they run others or are not plain.
+/// Checks for allow rules whose commands are always asked, because they run other commands or are not plain.
 fn allowed(idle: &mut Idle, owner: &Node, permissions: Option<&Permissions>, key: &str) {
     let rules = permissions.and_then(|permissions| permissions.allow.as_deref()).unwrap_or_default();
     let written = owner.get("permissions").and_then(|permissions| permissions.get("allow"));
@@ -214,7 +214,7 @@ fn allowed(idle: &mut Idle, owner: &Node, permissions: Option<&Permissions>, key
     }
 }
 
-/// Whether a command that is made as the pattern says is let through.
+/// Checks whether a command made from the pattern is allowed.
 fn can_allow(rule: &Rule) -> bool {
     let text = rule.to_string();
     let Some((tool, pattern)) = text.split_once('(') else { return true };
@@ -224,7 +224,7 @@ fn can_allow(rule: &Rule) -> bool {
     decide(Some(&rules), None, tool, &input) == Verdict::Allow
 }
 
-/// A schedule allows nothing that its agent's rules do not.
+/// Checks for allow rules of a schedule whose agent allows nothing.
 fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permissions>, key: &str) {
     let (Some(own), Some(of_agent)) = (own, &agent.settings.permissions) else { return };
     let Some(written) = node.get("permissions").and_then(|permissions| permissions.entry("allow")) else {
@@ -236,7 +236,7 @@ fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permission
     idle.note(written.key_at, message, key, names_any(own) && !names_any(of_agent));
 }
 
-/// A name that is not quite right takes a limit away.
+/// Reports unused providers, because a misspelt name removes a limit.
 pub(super) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
     let all = roster.agents.iter().flat_map(Agent::and_stand_ins);
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();

@@ -1,12 +1,13 @@
 //! Environment variables in values: `${NAME}`, `${NAME:-default}`, and `$${` for a literal `${`.
 //!
-//! One pass, from left to right, over the text as written: what a variable brings in is never looked at again.
-//! As in a shell, the default also stands in for a variable that is set but empty.
+//! One pass, from left to right, over the text as written: the value of a variable is never expanded again. As in a
+//! shell, the default also replaces a variable that is set but empty.
 
 use super::node::{Location, Node, Scalar, Value};
 use super::problem::{Problem, Problems};
 
-/// Fills in every value of a file. `source` is the file's text, to point at the variable inside a longer value.
+/// Expands the variables in every value of a file. `source` is the file's text, to locate the variable inside a longer
+/// value.
 pub fn interpolate(
     node: &mut Node,
     source: &str,
@@ -36,7 +37,7 @@ pub fn interpolate(
     }
 }
 
-/// The most places reported for one value.
+/// Maximum number of locations reported for one value.
 const MOST_PLACES: usize = 20;
 
 fn fill_in(
@@ -48,7 +49,7 @@ fn fill_in(
 ) {
     let expanded = expand(&scalar.text, env);
     let undefined = !expanded.undefined.is_empty();
-    // Each place is looked for from the beginning, so a value with thousands of them would take its time.
+    // Each location is searched from the beginning, so a value with thousands of them would be slow.
     for (place, undefined) in expanded.undefined.into_iter().take(MOST_PLACES) {
         let at = narrow(at, source, &scalar.text, place, undefined);
         let message = format!("the environment variable `{undefined}` is not set");
@@ -66,15 +67,15 @@ fn fill_in(
     scalar.undefined = undefined;
 }
 
-/// A text with its variables filled in.
+/// A text with its variables expanded.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub struct Expanded<'a> {
     pub text: String,
-    /// The variables whose value went in.
+    /// Variables whose values were inserted.
     pub used: Vec<&'a str>,
-    /// Where a variable without value or default stands, and its name.
+    /// Positions and names of variables without value or default.
     pub undefined: Vec<(usize, &'a str)>,
-    /// Where a `${` stands that no variable follows.
+    /// Positions of `${` without a variable.
     pub literal: Vec<usize>,
 }
 
@@ -123,7 +124,7 @@ struct Variable<'a> {
 }
 
 impl<'a> Variable<'a> {
-    /// From just after `${` to just after `}`.
+    /// Parses from just after `${` to just after `}`.
     fn read(text: &'a str) -> Option<(Self, &'a str)> {
         let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
         let (name, rest) = text.split_at(end);
@@ -138,12 +139,12 @@ impl<'a> Variable<'a> {
     }
 }
 
-/// The place in the file of the `${` at `place` in a value's text. Escapes and folded lines make the two differ, so
-/// it counts dollar signs, and points to the whole value if that leads elsewhere.
+/// Returns the location in the file of the `${` at `place` in a value's text. Escapes and folded lines make the two
+/// differ, so it counts dollar signs, and returns the location of the whole value if the result does not match.
 fn narrow(at: Location, source: &str, text: &str, place: usize, name: &str) -> Location {
     let before = text[..place].matches("${").count();
     let start = at.start as usize;
-    // However a value is escaped and indented, it is not much longer than its text.
+    // Even with escapes and indentation, a value is not much longer than its text.
     let end = source.floor_char_boundary(start.saturating_add(8 * text.len() + 256));
     let Some(written) = source.get(start..end) else { return at };
     let Some((offset, _)) = written.match_indices("${").nth(before) else { return at };

@@ -1,4 +1,4 @@
-//! From files to a fleet, or to all that is wrong with them.
+//! Loading of config files into a fleet, or into the list of their problems.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,13 +26,13 @@ use crate::retention::Retention;
 use crate::roster::Roster;
 use crate::server::Server;
 
-/// The world outside: files, environment, and the zone of the machine.
+/// Access to files, the environment, and the time zone of the machine.
 pub struct Outside<'a> {
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<String>,
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether there is a folder of this name.
+    /// Checks whether a folder with this path exists.
     pub is_folder: &'a dyn Fn(&Path) -> bool,
-    /// For cron schedules that name no zone.
+    /// Time zone of cron schedules without one.
     pub zone: Zone,
 }
 
@@ -42,14 +42,14 @@ impl std::fmt::Debug for Outside<'_> {
     }
 }
 
-/// What became of a config.
+/// Result of loading a config.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Whole only if there are no errors.
+    /// The roster, complete only if there are no errors.
     pub roster: Roster,
     /// The merged config with its secrets masked, for people to read.
     pub shown: Json,
-    /// By file and line.
+    /// Problems sorted by file and line.
     pub problems: Vec<Problem>,
     pub sources: Sources,
 }
@@ -64,7 +64,7 @@ impl Loaded {
     }
 }
 
-/// Loads the fleet of a root file. A file called `herdctl.*` and all below it are read as herdctl would.
+/// Loads the fleet of a root file. A file named `herdctl.*` and all below it are interpreted as by herdctl.
 pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     let mut loader = Loader {
         outside,
@@ -128,53 +128,53 @@ pub(super) struct Loader<'a> {
     pub sources: Sources,
     pub problems: Problems,
     pub agents: Vec<Draft>,
-    /// What the root file calls the fleet.
+    /// Name of the fleet in the root file.
     pub name: Option<String>,
-    /// Of the root file.
+    /// `store` of the root file.
     pub store: Option<String>,
     pub retention: Retention,
     pub prices: Prices,
     pub providers: IndexMap<String, Provider>,
-    /// Where each of them is written.
+    /// Locations of the providers.
     pub provider_places: Vec<(String, Location)>,
-    /// What is written and does nothing.
+    /// Settings without effect.
     pub idle: Idle,
     pub budget: FleetBudget,
     pub server: Server,
     pub traces: Option<Traces>,
-    /// Nodes of all merged agents so far.
+    /// Number of nodes of all merged agents so far.
     pub merged: usize,
-    /// How many fleets so far.
+    /// Number of fleets so far.
     pub fleets: usize,
-    /// No agent was left out because its file cannot be read.
+    /// True if no agent was left out because its file cannot be read.
     pub complete: bool,
-    /// What was read, and whether as an agent's file, so that a file named by many is read once.
+    /// Files read so far, by path and whether as an agent's file, so that each file is read once.
     files: HashMap<(PathBuf, bool), Option<(Node, FileId)>>,
 }
 
 /// An agent with all its layers merged, not yet typed.
 pub(super) struct Draft {
     pub node: Node,
-    /// The names of the fleets it is in, outermost first.
+    /// Names of its fleets, outermost first.
     pub fleets: Vec<String>,
-    /// The file that defines it.
+    /// File that defines it.
     pub home: FileId,
-    /// Its entry in the fleet file.
+    /// Location of its entry in the fleet file.
     pub entry: Location,
-    /// The entry's path, if the agent is written there.
+    /// Path of the entry, if the agent is written there.
     pub key: String,
     pub herdctl: bool,
 }
 
 impl Draft {
-    /// A path inside the agent, from the root of its file.
+    /// Returns a path inside the agent, from the root of its file.
     pub(super) fn key_of(&self, path: &str) -> String {
         if self.key.is_empty() { path.to_owned() } else { format!("{}.{path}", self.key) }
     }
 }
 
 impl Loader<'_> {
-    /// Reads, fills in and checks one file as written. `asked` is the place that names it, and its key.
+    /// Reads, expands and checks one file as written. `asked` is the location that names it, and its key.
     pub(super) fn file(
         &mut self,
         path: &Path,
@@ -200,7 +200,7 @@ impl Loader<'_> {
         let blank = text.trim().is_empty();
         let file = self.sources.add(path.to_owned(), text);
         if blank {
-            // Whoever writes a file empties it first, and may be read just then.
+            // A program that writes a file truncates it first, and the file may be read at that moment.
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let message = format!("{name} is empty, as if somebody were writing it");
             let help = "a fleet that is to have no agents says `agents: []`".to_owned();
@@ -238,7 +238,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// Without `.` and, as far as they go, `..`: by the letters alone, since nothing here touches a disk.
+/// Removes `.` and, where possible, `..` from a path, by text only, because nothing here accesses a disk.
 pub(super) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {

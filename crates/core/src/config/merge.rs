@@ -1,12 +1,13 @@
-//! Laying one tree over another: maps merge key by key, everything else is replaced whole, also by null.
+//! Merging of trees: maps merge key by key, and every other value is replaced as a whole, also by null.
 //!
-//! What is not written is inherited. Every node keeps the place where it was written.
+//! Missing keys are inherited. Every node keeps its location.
 
 use indexmap::map::Entry::{Occupied, Vacant};
 
 use super::node::{Map, Node, Value};
 
-/// `over` wins. Associative: a chain of layers may be joined in any grouping.
+/// Merges two trees; `over` overrides `base`. The operation is associative: a chain of layers may be joined in any
+/// grouping.
 #[must_use]
 pub fn merge(base: Node, over: Node) -> Node {
     let value = match (base.value, over.value) {

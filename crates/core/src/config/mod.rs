@@ -1,11 +1,11 @@
-//! Config files: read as one tree, filled in, merged, and only then typed.
+//! Config files: parsed into a tree, expanded, merged, and only then typed.
 //!
 //! ```text
 //! text → node (parse) → variables (interpolate) → layers (merge) → checked along the schema → shapes → fleet
 //! ```
 //!
-//! Every node knows its file, line and column all the way, so an error found after a merge still points to the line
-//! that someone wrote. All problems are collected; nothing stops at the first.
+//! Every node keeps its file, line and column, so an error found after a merge still points to the line in the file.
+//! All problems are collected; loading does not stop at the first one.
 
 mod check;
 mod compose;

@@ -1,25 +1,25 @@
-//! The tree that every config file becomes: untyped, with a place in a file on every node.
+//! The tree of a config file: untyped, with a location on every node.
 //!
-//! Typing is late. A plain `8080` is text or a number, whichever the schema wants at that place, so variables can
-//! be filled in and files merged before anything is decided.
+//! Typing is late. A plain `8080` is text or a number, as the schema requires at that position, so variables can be
+//! expanded and files merged before.
 
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-/// Where something was written. Lines and columns count from 1, columns in characters.
+/// Location in a file. Lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     pub file: FileId,
     pub line: u32,
     pub column: u32,
-    /// The bytes to underline; never more than one line.
+    /// Bytes to underline; never more than one line.
     pub start: u32,
     pub end: u32,
 }
 
 impl Location {
-    /// A file as a whole, for example one that cannot be read.
+    /// Returns the location of a file as a whole, for example one that cannot be read.
     pub const fn whole(file: FileId) -> Self {
         Self { file, line: 0, column: 0, start: 0, end: 0 }
     }
@@ -28,7 +28,7 @@ impl Location {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(u32);
 
-/// Every file that was read, in the order of reading.
+/// All files that were read, in the order of reading.
 #[derive(Debug, Default)]
 pub struct Sources(Vec<(PathBuf, String)>);
 
@@ -47,7 +47,7 @@ impl Sources {
         self.0.get(file.0 as usize).map_or("", |(_, text)| text)
     }
 
-    /// The directory that relative paths in the file start from.
+    /// Returns the directory to which paths in the file are relative.
     pub fn directory(&self, file: FileId) -> &Path {
         self.path(file).parent().unwrap_or(Path::new(""))
     }
@@ -81,8 +81,8 @@ pub enum Value {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Map {
     pub entries: IndexMap<String, Entry>,
-    /// This map took the place of something that was no map, so whatever lies below that is gone too. It is what
-    /// makes merging associative.
+    /// True if this map replaced a value that was not a map, so that it also replaces everything below that. This makes
+    /// merging associative.
     pub replaces: bool,
 }
 
@@ -95,13 +95,13 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Scalar {
     pub text: String,
-    /// Written without quotes: may become a number, a truth value or nothing.
+    /// Written without quotes: may become a number, a boolean or null.
     pub plain: bool,
-    /// The text was written with variables in it.
+    /// True if the text was written with variables in it.
     pub interpolated: bool,
-    /// The environment variables whose values went into the text.
+    /// Environment variables whose values are in the text.
     pub variables: Vec<String>,
-    /// A variable has no value, which is reported; nothing else is known about this one.
+    /// True if a variable has no value, which is reported. The text is not known then.
     pub undefined: bool,
 }
 
@@ -149,7 +149,7 @@ impl Node {
         }
     }
 
-    /// The text of a scalar, unless it is null or unknown.
+    /// Returns the text of a scalar, unless it is null or not known.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Scalar(scalar) if !scalar.is_null() && !scalar.undefined => Some(&scalar.text),
@@ -164,7 +164,7 @@ impl Node {
         }
     }
 
-    /// Itself and everything below.
+    /// Counts this node and all nodes below.
     pub fn count(&self) -> usize {
         1 + match &self.value {
             Value::Scalar(_) => 0,

@@ -1,8 +1,8 @@
-//! YAML text to a tree.
+//! Parsing of YAML text into a tree.
 //!
-//! YAML 1.2: `yes` and `on` are text. Anchors, aliases and `<<` work; a key that comes twice, a second document and
-//! anything beyond the limits below is refused. The limits bound the depth too, so that every later walk over the
-//! tree may recurse.
+//! YAML 1.2: `yes` and `on` are text. Anchors, aliases and `<<` work. A duplicate key, a second document and anything
+//! beyond the limits below is rejected. The limits also bound the depth, so that every later pass over the tree may
+//! recurse.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use super::node::{Entry, FileId, Location, Map, Node, Scalar, Value};
 use super::problem::{Problem, Problems};
 use super::syntax;
 
-/// The largest file, in bytes.
+/// Maximum size of a file, in bytes.
 pub const MOST_BYTES: usize = 4 << 20;
-/// The most nodes of a file, aliases counted as often as they are used.
+/// Maximum number of nodes of a file; aliases count each time they are used.
 pub const MOST_NODES: usize = 200_000;
-/// The deepest nesting.
+/// Maximum depth of nesting.
 pub const MOST_LEVELS: usize = 64;
 
-/// The tree of a file; none if its text cannot be read as YAML. An empty file is an empty map.
+/// Returns the tree of a file; none if its text is not valid YAML. An empty file is an empty map.
 pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> {
     if text.len() > MOST_BYTES {
         let message = format!("the file is larger than {} MiB", MOST_BYTES >> 20);
@@ -33,7 +33,7 @@ pub fn parse(file: FileId, text: &str, problems: &mut Problems) -> Option<Node> 
             Err(error) => Err(builder.syntax_error(&error)),
         };
         if let Err(problem) = taken {
-            // What follows on the line of a text without its quotes is the same mistake.
+            // An error on the same line as a text without quotes has the same cause.
             if builder.unquoted != Some(problem.at.line) {
                 problems.add(problem);
             }
@@ -56,13 +56,13 @@ struct Builder<'a> {
     file: FileId,
     text: &'a str,
     problems: &'a mut Problems,
-    /// Collections whose end has not come yet, outermost first.
+    /// Collections that have not ended yet, outermost first.
     open: Vec<Open>,
     anchors: HashMap<usize, Anchored>,
     nodes: usize,
     documents: usize,
     root: Option<Node>,
-    /// The line of the last value that begins with `{{` and has no quotes.
+    /// Line of the last value that begins with `{{` and has no quotes.
     unquoted: Option<u32>,
 }
 
@@ -84,7 +84,7 @@ enum Content {
         map: Map,
         key: Option<Key>,
         merged: Vec<Node>,
-        /// It was meant to be text, which is reported.
+        /// True if it was meant to be text, which is reported.
         is_text: bool,
     },
 }
@@ -92,7 +92,7 @@ enum Content {
 enum Key {
     Name(String, Location),
     Merge,
-    /// Refused already; its value is dropped.
+    /// Rejected already; its value is dropped.
     Unusable,
 }
 
@@ -167,7 +167,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// `<<`: what the map itself says wins, then the first of several sources.
+    /// Merges the source of `<<`: keys of the map itself come first, then those of the first of several sources.
     fn merge_into(&mut self, map: &mut Map, source: Node) {
         match source.value {
             Value::Map(source) => {
@@ -204,12 +204,12 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// A node is complete: remembers it for its aliases and puts it where it belongs.
+    /// Finishes a node: stores it for its aliases and adds it to its parent.
     fn finish(&mut self, node: Node, anchor: usize) -> Taken {
         self.nodes += 1;
         if anchor != 0 {
             let (count, height) = (node.count(), node.height());
-            // The remembered copy is memory too.
+            // The stored copy uses memory too.
             self.nodes += count;
             self.anchors.insert(anchor, Anchored { node: node.clone(), count, height });
         }
@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Does the tag say that this is text, whatever it looks like? Tags of our own we have none.
+    /// Checks whether the tag marks the value as text. Other tags than those of YAML are not known.
     fn is_text(&mut self, tag: Option<&Tag>, at: Location) -> bool {
         let Some(tag) = tag else { return false };
         match tag.core_suffix() {
@@ -278,7 +278,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The byte at a line and column; the parser does not say it for every error.
+    /// Returns the byte at a line and column; the parser does not report it for every error.
     fn byte_of(&self, at: Location) -> usize {
         let lines = self.text.split_inclusive('\n').take((at.line as usize).saturating_sub(1));
         let begin: usize = lines.map(str::len).sum();
@@ -286,7 +286,7 @@ impl<'a> Builder<'a> {
         line.map_or(self.text.len(), |(offset, _)| begin + offset)
     }
 
-    /// The place of a byte, and all that follows it on its line.
+    /// Returns the location from a byte to the end of its line.
     fn place_of(&self, start: usize) -> Location {
         let before = &self.text[..start];
         let begin = before.rfind('\n').map_or(0, |end| end + 1);
@@ -316,7 +316,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// A problem of the collection's unfinished value, seen from the collection.
+/// Prefixes the key of a problem in the collection's unfinished value with the step from the collection.
 fn below(problem: Problem, open: &Open) -> Problem {
     let step = match &open.content {
         Content::List(items) => format!("[{}]", items.len()),
@@ -347,7 +347,7 @@ fn too_many(at: Location) -> Problem {
     Problem::error(at, message)
 }
 
-/// Files are far smaller than 4 GiB, so this never cuts.
+/// Converts a number. Files are far smaller than 4 GiB, so it never saturates.
 fn small(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

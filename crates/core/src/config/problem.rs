@@ -1,4 +1,4 @@
-//! What is wrong with a config, collected while everything else is still looked at.
+//! The problems of a config, collected while the rest is still checked.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -15,13 +15,12 @@ pub enum Severity {
 pub struct Problem {
     pub severity: Severity,
     pub at: Location,
-    /// `agents[3].schedules.nightly.prompt`; empty for the file as a whole.
+    /// Path of the key, for example `agents[3].schedules.nightly.prompt`; empty for the file as a whole.
     pub key: String,
-    /// What is wrong.
     pub message: String,
-    /// What would be right.
+    /// Correct form or next step.
     pub help: Option<String>,
-    /// A secret stands on the same line, so the line may not be shown.
+    /// True if there is a secret on the same line, so that the line may not be shown.
     pub on_secret_line: bool,
 }
 
@@ -40,7 +39,7 @@ impl Problem {
         Self { key: key.into(), ..self }
     }
 
-    /// The key's path, seen from one level above: a key, or `[index]`.
+    /// Returns the path of the key from one level above; `step` is a key, or `[index]`.
     pub fn key_below(&self, step: &str) -> String {
         let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };
         format!("{step}{dot}{}", self.key)
@@ -73,14 +72,14 @@ impl Problems {
         self.all.is_empty()
     }
 
-    /// The problems from `from` on were found below `key`.
+    /// Prefixes the keys of the problems from `from` on, which were found below `key`.
     pub fn prefix_keys(&mut self, from: usize, key: &str) {
         for problem in &mut self.all[from..] {
             problem.key = problem.key_below(key);
         }
     }
 
-    /// A secret is written here.
+    /// Records that there is a secret at this location.
     pub fn secret_at(&mut self, at: Location) {
         self.secret_lines.insert((at.file, at.line));
     }
@@ -89,10 +88,11 @@ impl Problems {
         self.errors
     }
 
-    /// By file and line, each once. A section is looked at as written and again after merging, and defaults once
-    /// for each agent, so the same finding comes often.
+    /// Returns the problems sorted by file and line, each once. A section is checked as written and again after
+    /// merging, and defaults once for each agent, so the same problem is often found several times.
     pub fn finish(mut self) -> Vec<Problem> {
-        // Stable, so that of two equal findings the first one stays: it knows the key's path from the file's root.
+        // The sort is stable, so that of two equal problems the first one remains: it has the path of the key from the
+        // file's root.
         self.all.sort_by(|a, b| (a.at, a.severity, &a.message).cmp(&(b.at, b.severity, &b.message)));
         self.all.dedup_by(|a, b| a.at == b.at && a.message == b.message);
         for problem in &mut self.all {
@@ -102,7 +102,7 @@ impl Problems {
     }
 }
 
-/// Fifty agents with hooks are one warning about hooks, at the first of them.
+/// Joins equal warnings: fifty agents with hooks cause one warning about hooks, at the first of them.
 fn join_repeated_warnings(problems: Vec<Problem>) -> Vec<Problem> {
     let mut first: HashMap<(FileId, String), (usize, usize)> = HashMap::new();
     let mut kept: Vec<Problem> = Vec::new();

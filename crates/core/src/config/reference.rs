@@ -1,5 +1,5 @@
-//! What agents and schedules say about each other: every name leads somewhere, and no circle of schedules starts
-//! itself for ever.
+//! Checks of references between agents and schedules: every name exists, and no circle of schedules starts itself
+//! forever.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,25 +13,25 @@ use crate::id::ScheduleId;
 use crate::roster::{Agent, Roster, Schedule};
 use crate::trigger::TriggerConfig;
 
-/// All that can be referred to.
+/// All agents and schedules that can be referred to.
 pub(super) struct Known<'a> {
-    /// Each with its places, also those with errors of their own, as far as they can be read.
+    /// Agents with their drafts, including those with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
-    /// No agent is missing.
+    /// True if no agent is missing.
     all: bool,
     names: Names,
 }
 
-/// For quick answers, since a fleet may have many references.
+/// Indexes for fast lookups, because a fleet may have many references.
 #[derive(Default)]
 struct Names {
     agents: HashSet<String>,
-    /// By `AGENT/SCHEDULE`; no agent's name has a slash.
+    /// Ids by `AGENT/SCHEDULE`; the name of an agent has no slash.
     schedules: HashMap<String, ScheduleId>,
     ids: HashSet<ScheduleId>,
-    /// Schedules with errors of their own. They exist, so naming them is no second error.
+    /// Schedules with errors. They exist, so naming them is not a second error.
     broken: HashSet<String>,
-    /// Agents of whose schedules not even the names are known.
+    /// Agents whose schedule names are not known.
     unread: HashSet<String>,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Known<'a> {
         self.small_circles(&for_anyone, &upstream, problems);
     }
 
-    /// Who may not ask and cannot be asked has said nothing; and who is named has to be there.
+    /// Checks `followups`: it has to set `max` or `from`, and the agents in `from` have to exist.
     fn followups(&self, agent: &Agent, draft: &Draft, problems: &mut Problems) {
         let (Some(own), Some(node)) = (&agent.settings.followups, draft.node.get("followups")) else {
             return;
@@ -114,7 +114,7 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Only what is gone can be adopted, and only once.
+    /// Checks `adopt`: only a schedule that is no longer in the config can be adopted, and only once.
     fn adoptions(&self, problems: &mut Problems) {
         let mut taken: HashMap<ScheduleId, String> = HashMap::new();
         for place in self.places() {
@@ -122,7 +122,7 @@ impl<'a> Known<'a> {
             let message = if self.names.ids.contains(&former.id()) {
                 format!("{former} is still in the config; `adopt` is for the former name of this schedule")
             } else if let Some(other) =
-                // The second of two agents with one name says the same again.
+                // The second of two agents with the same name repeats it.
                 taken.insert(former.id(), place.name()).filter(|other| *other != place.name())
             {
                 format!("{other} adopts {former} already")
@@ -139,12 +139,12 @@ impl<'a> Known<'a> {
         })
     }
 
-    /// May an agent of this name exist, for all we could read?
+    /// Checks whether an agent of this name may exist, as far as the files could be read.
     fn agent_may_exist(&self, name: &str, from: &Draft) -> bool {
         !self.all || spellings(name, from).iter().any(|name| self.names.agents.contains(name))
     }
 
-    /// `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
+    /// Finds `SCHEDULE` of the same agent, or `AGENT/SCHEDULE`.
     fn schedule(&self, name: &str, from: &Place<'_>) -> Option<ScheduleId> {
         let own = format!("{}/{name}", from.agent.name);
         std::iter::once(own)
@@ -152,7 +152,7 @@ impl<'a> Known<'a> {
             .find_map(|name| self.names.schedules.get(&name).copied())
     }
 
-    /// Is it a schedule that could not be read?
+    /// Checks whether it may be a schedule that could not be read.
     fn schedule_may_exist(&self, name: &str, from: &Place<'_>) -> bool {
         let own = format!("{}/{name}", from.agent.name);
         let is_broken = |name: &String| self.names.broken.contains(name);
@@ -163,7 +163,7 @@ impl<'a> Known<'a> {
         !self.all || spellings(agent, from.draft).iter().any(|name| self.names.unread.contains(name))
     }
 
-    /// Each schedule waits for at most one other, so every circle is found by walking on until a step repeats.
+    /// Finds circles. Each schedule waits for at most one other, so it follows the references until a step repeats.
     fn circles(&self, upstream: &HashMap<ScheduleId, ScheduleId>, problems: &mut Problems) {
         let places: HashMap<ScheduleId, Place<'_>> =
             self.places().map(|place| (place.schedule.id, place)).collect();
@@ -186,9 +186,9 @@ impl<'a> Known<'a> {
         }
     }
 
-    /// Whoever waits for the jobs of all others waits for those who wait for it. They start each other for ever if one
-    /// outcome starts both; what needs two different outcomes in turn ends by itself, or at the latest at the most jobs
-    /// that a chain may have.
+    /// Finds circles of schedules that wait for the jobs of all others. Two of them start each other forever if one
+    /// outcome starts both. A circle that needs two different outcomes in turn ends by itself, or at the limit of jobs
+    /// in a chain.
     fn small_circles(
         &self,
         for_anyone: &[Place<'_>],
@@ -216,13 +216,14 @@ fn in_a_circle(round: &[&Place<'_>]) -> String {
     }
 }
 
-/// A name as seen from a fleet: inside it first, then from the root.
+/// Returns the full names for a name in a fleet: inside it first, then from the root.
 fn spellings(name: &str, from: &Draft) -> [String; 2] {
     let nearby: Vec<&str> = from.fleets.iter().map(String::as_str).chain([name]).collect();
     [nearby.join("."), name.to_owned()]
 }
 
-/// After so many errors nobody reads suggestions, and comparing every name with every other takes its time.
+/// Number of errors after which no suggestions are made, because nobody reads them and comparing every name with every
+/// other is slow.
 const MOST_SUGGESTIONS: usize = 100;
 
 #[derive(Clone, Copy)]
@@ -233,7 +234,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Whether one outcome of a job starts both of these, which are on and wait for results.
+    /// Checks whether one outcome of a job starts both schedules, which are enabled and wait for results.
     fn starts_with(&self, other: &Self) -> bool {
         let status = |place: &Self| match &place.schedule.trigger {
             TriggerConfig::DispatchResult { status, .. } => *status,
@@ -253,7 +254,7 @@ impl Place<'_> {
         }
     }
 
-    /// The schedule whose jobs this one waits for.
+    /// Returns the schedule whose jobs this one waits for.
     fn upstream(
         &self,
         known: &Known<'_>,

@@ -1,4 +1,4 @@
-//! Problems for people, with the line at fault, and for programs, as JSON.
+//! Formatting of problems, for people with the wrong line, and for programs as JSON.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::load::Loaded;
 use super::node::Sources;
 use super::problem::{Problem, Severity};
 
-/// One block for each problem. `colour` for a terminal; paths are shown as seen from `base`.
+/// Renders one block for each problem. `colour` is for a terminal; paths are relative to `base`.
 pub fn render(loaded: &Loaded, base: &Path, colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let blocks: Vec<String> = loaded
@@ -18,7 +18,7 @@ pub fn render(loaded: &Loaded, base: &Path, colour: bool) -> String {
         .map(|problem| {
             let block = renderer.render(&[group(problem, &loaded.sources, base)]);
             let shows_line = shows_line(problem, &loaded.sources);
-            // Without a line there is no number whose width the rest stands behind.
+            // Without a line number the rest has no margin, so it is indented here.
             if shows_line { block + "\n" } else { block.replace('\n', "\n ") + "\n" }
         })
         .collect();
@@ -49,15 +49,16 @@ fn group<'a>(problem: &'a Problem, sources: &'a Sources, base: &Path) -> Group<'
     }
 }
 
-/// Whether the line at fault is shown with the problem.
+/// Checks whether the wrong line is shown with the problem.
 fn shows_line(problem: &Problem, sources: &Sources) -> bool {
     problem.at.line > 0 && !problem.on_secret_line && line_of(problem, sources).0.len() <= LONGEST_LINE
 }
 
-/// A longer line would bury the message.
+/// Maximum length of a shown line; a longer line would hide the message.
 const LONGEST_LINE: usize = 1_000;
 
-/// Only the line at fault goes to the renderer: a large file with many problems would be scanned for each.
+/// Returns the wrong line. Only this line is passed to the renderer, because it would scan a large file again for each
+/// problem.
 fn line_of<'a>(problem: &Problem, sources: &'a Sources) -> (&'a str, usize, usize) {
     let text = sources.text(problem.at.file);
     let mut start = (problem.at.start as usize).min(text.len());
@@ -75,7 +76,7 @@ fn shown_path(problem: &Problem, sources: &Sources, base: &Path) -> String {
     path.strip_prefix(base).unwrap_or(path).display().to_string()
 }
 
-/// Each warning on one line, for a log: `cowhand.yaml:3:5: message; help`.
+/// Returns each warning on one line, for a log: `cowhand.yaml:3:5: message; help`.
 pub fn warnings(loaded: &Loaded, base: &Path) -> Vec<String> {
     let warnings = loaded.problems.iter().filter(|problem| problem.severity == Severity::Warning);
     let line = |problem: &Problem| {
@@ -90,7 +91,7 @@ pub fn warnings(loaded: &Loaded, base: &Path) -> Vec<String> {
     warnings.map(line).collect()
 }
 
-/// `3 errors, 2 warnings in 4 files`, or `ok: 50 agents, 83 schedules`.
+/// Returns a summary: `3 errors, 2 warnings in 4 files`, or `ok: 50 agents, 83 schedules`.
 pub fn summary(loaded: &Loaded) -> String {
     let (errors, warnings) = (loaded.errors(), loaded.warnings());
     let files = counted(loaded.sources.len(), "file");
@@ -111,7 +112,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The same for programs.
+/// Returns the problems as JSON, for programs.
 pub fn as_json(loaded: &Loaded, base: &Path) -> Json {
     let problems: Vec<Json> = loaded
         .problems

@@ -1,4 +1,4 @@
-//! A merged agent becomes what runs: typed, named, placed.
+//! Conversion of a merged agent to its resolved form: typed, with its full name and directory.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -21,15 +21,15 @@ use crate::shape;
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
 
-/// What became of an agent.
+/// Result of resolving an agent.
 pub(super) enum Resolved {
     /// The agent and the form in which it is shown.
     Whole(Box<Agent>, Json),
-    /// It has errors, which are reported. What could be read of it is there for those who refer to it.
+    /// The agent has errors, which are reported. The readable part is kept for references to it.
     Broken(Option<Box<Agent>>),
 }
 
-/// Types an agent and checks it. `places` holds the names that are taken.
+/// Types and checks an agent. `places` holds the names that are already used.
 pub(super) fn agent(
     loader: &mut Loader<'_>,
     draft: &mut Draft,
@@ -49,8 +49,8 @@ pub(super) fn agent(
     let directory = working_directory(loader, draft);
     let Some((settings, is_sound)) = typed(&checked) else {
         if loader.problems.errors() == before {
-            // The schema let through what the type refuses. That is a mistake of ours, and serde's message may quote
-            // a secret; the test with random trees looks for this one.
+            // The schema accepted what the type rejects. That is a defect of cowhand, and the message of serde may
+            // contain a secret. The test with random trees looks for such a defect.
             let problem = Problem::error(draft.entry, "this agent passes the schema but cannot be read");
             loader.problems.add(problem.key(draft.key.as_str()));
         }
@@ -75,8 +75,8 @@ pub(super) fn agent(
     Resolved::Whole(Box::new(agent), shown)
 }
 
-/// The agent's type, and whether it is all there but for schedules that are wrong. Of an agent that is wrong itself,
-/// only the schedules that are right are there: one mistake must not hide those of other places.
+/// Returns the typed agent, and whether it is complete except for wrong schedules. If the agent itself is wrong,
+/// returns only its correct schedules, so that one error does not hide errors elsewhere.
 fn typed(checked: &Checked) -> Option<(shape::Agent, bool)> {
     let in_schedule =
         |pointer: &str| pointer.strip_prefix("/schedules/").is_some_and(|rest| !rest.is_empty());
@@ -114,7 +114,7 @@ fn assemble(
 ) -> Agent {
     let mut schedules = Vec::new();
     for (written, schedule) in std::mem::take(&mut settings.schedules) {
-        // One that has no proper name was reported.
+        // An invalid name was reported.
         let Ok(schedule_name) = written.parse() else { continue };
         let schedule = self::schedule(loader, draft, &name, schedule_name, schedule);
         show_zone(&schedule.trigger, &mut shown["schedules"][&written]);
@@ -123,7 +123,7 @@ fn assemble(
     let max_concurrent =
         settings.instances.as_ref().and_then(|instances| instances.max_concurrent).unwrap_or(1);
     let retry = settings.retry.clone().unwrap_or_default();
-    // Whoever lists variables has left herdctl's way.
+    // An agent that lists variables no longer uses herdctl's behaviour.
     let inherits_environment = draft.herdctl && settings.pass_env.is_none();
     Agent { name, max_concurrent, retry, schedules, directory, inherits_environment, settings }
 }
@@ -137,7 +137,7 @@ fn schedule(
 ) -> Schedule {
     let mut trigger = schedule.trigger;
     if let Err(error) = trigger.check() {
-        // herdctl has no secrets for webhooks; such a fleet still loads, and its deliveries are refused.
+        // herdctl has no webhook secrets. Such a fleet still loads, and its deliveries are rejected.
         let bearable = draft.herdctl && error == TriggerError::NoSecret;
         let severity = if bearable { Severity::Warning } else { Severity::Error };
         let problem = Problem::error(schedule_at(draft, name.as_str()), error.to_string());
@@ -204,7 +204,7 @@ fn schedule(
     }
 }
 
-/// Where `enabled: false` of the schedule is written.
+/// Returns the location of `enabled: false` of the schedule.
 fn off_at(loader: &Loader<'_>, draft: &Draft, name: &str) -> String {
     let written = schedule_node(draft, name).and_then(|schedule| schedule.entry("enabled"));
     let at = written.map_or_else(|| schedule_at(draft, name), |entry| entry.key_at);
@@ -228,7 +228,8 @@ fn adopted(
     }
 }
 
-/// Types whose deliveries only a program that uses the library receives yet; they can be fired by hand.
+/// Returns a note for types whose deliveries only a program that uses the library receives yet. They can be fired by
+/// hand.
 const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     match trigger {
         TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
@@ -242,7 +243,7 @@ fn show_zone(trigger: &TriggerConfig, shown: &mut Json) {
     }
 }
 
-/// Nobody should believe in rules that are held against nothing.
+/// Reports `permissions` that have no effect, and keys that bypass them.
 fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     if draft.node.get("permission_mode").and_then(Node::text) == Some("ask") {
         let allowed = draft.node.entry("allowed_tools").filter(|written| !written.node.is_null());
@@ -266,7 +267,7 @@ fn check_permissions(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// The server by which an agent speaks to the fleet has a name of its own.
+/// Checks that no MCP server has the name of the fleet's own server.
 fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     let word = |key: &str| draft.node.get(key).and_then(Node::text);
     let needed = if word("permission_mode") == Some("ask") {
@@ -286,7 +287,7 @@ fn check_server_name(loader: &mut Loader<'_>, draft: &Draft) {
     loader.problems.add(problem.help("give this one another name".to_owned()));
 }
 
-/// Reads what was written, so that other mistakes do not hide these.
+/// Checks the names of schedules as written, so that other errors do not hide these.
 fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
     for (name, entry) in schedules {
@@ -297,8 +298,8 @@ fn check_names(loader: &mut Loader<'_>, draft: &Draft) {
     }
 }
 
-/// Everything that a prompt uses must be known for this kind of schedule; herdctl has no templates, so there it
-/// stays as it is. Reads what was written, so that other mistakes do not hide these.
+/// Checks that all variables of a prompt are known for this kind of schedule. herdctl has no templates, so in its
+/// fleets unknown variables are only warnings. Checks prompts as written, so that other errors do not hide these.
 fn check_prompts(loader: &mut Loader<'_>, draft: &Draft) {
     let Some(schedules) = draft.node.get("schedules").and_then(Node::entries) else { return };
     let default = draft.node.get("default_prompt").map(|node| (node, "default_prompt".to_owned()));
@@ -350,7 +351,7 @@ fn name(
     Some(name)
 }
 
-/// Relative to the file that wrote it, which after a merge may be any of the layers.
+/// Returns the working directory, relative to the file that sets it, which after a merge may be any of the layers.
 fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     let written = draft.node.get("working_directory").and_then(|node| match node.value {
         Value::Map(_) => node.get("root"),
@@ -360,7 +361,7 @@ fn working_directory(loader: &Loader<'_>, draft: &Draft) -> PathBuf {
     normal(&own.unwrap_or_else(|| loader.sources.directory(draft.home).to_owned()))
 }
 
-/// A folder of work items is where the file that names it says, which after a merge only the node still knows.
+/// Resolves the folder of work items relative to the file that names it, which after a merge only the node knows.
 fn place_work_sources(loader: &Loader<'_>, draft: &mut Draft) {
     let place = |owner: &mut Node| {
         let Some(source) = owner.get_mut("work_source") else { return };

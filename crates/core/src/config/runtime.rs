@@ -1,4 +1,4 @@
-//! What an agent says, held against what its runtime can do.
+//! Checks of an agent's keys against the features of its runtime.
 
 use super::load::{Draft, Loader};
 use super::node::Node;
@@ -12,7 +12,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         let found = key.split('.').try_fold(&draft.node, Node::get);
         let at = found.map_or(draft.entry, |node| node.at);
         if key.starts_with("mcp_servers") {
-            // It is about an address that may hold a secret.
+            // The problem is about a URL that may contain a secret.
             loader.problems.secret_at(at);
         }
         loader.problems.add(Problem::error(at, why).key(draft.key_of(&key)));
@@ -26,7 +26,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     }
 }
 
-/// `command:` belongs to the runtimes that are no program by themselves.
+/// Checks `command:`, which belongs to the runtimes without their own program.
 pub(super) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     let runtime = draft.node.get("runtime");
     let name = runtime.and_then(Node::text).unwrap_or_default();
@@ -44,7 +44,7 @@ pub(super) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
     loader.problems.add(problem.key(draft.key_of("command")));
 }
 
-/// What this runtime cannot be told is no mistake, but nobody should believe that it counts.
+/// Warns of keys that this runtime does not support. They are not errors, but have no effect.
 fn check_unused(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, unheld: Option<&Unheld>) {
     let runtime = agent.settings.runtime.unwrap_or_default();
     for (key, why) in runtime.unused() {

@@ -1,4 +1,4 @@
-//! What a scalar means at its place: the schema decides, then the text must fit.
+//! Interpretation of scalars: the schema decides the type, then the text has to fit.
 
 use serde_json::{Number, Value as Json, json};
 
@@ -17,7 +17,7 @@ impl Checker<'_> {
         kinds: &[&str],
     ) -> Option<Json> {
         let wants = |kind| kinds.contains(&kind);
-        // Inside { } and [ ] a variable needs quotes, so with one in it quotes say nothing.
+        // Inside { } and [ ] a variable needs quotes, so quotes around a variable do not mean text.
         if scalar.plain || scalar.interpolated {
             if let Some(truth) = as_bool(&scalar.text).filter(|_| wants("boolean")) {
                 return Some(Json::Bool(truth));
@@ -40,7 +40,7 @@ impl Checker<'_> {
 
     pub(super) fn not_one_of(&mut self, scalar: &Scalar, at: Location, words: &[&str]) {
         let message = format!("{} is not one of {}", self.quote(scalar), one_of(words.iter().copied()));
-        // A suggestion would give a secret's likeness away.
+        // A suggestion would reveal part of a secret.
         let close = || did_you_mean(&scalar.text, words.iter().copied()).filter(|_| !self.is_secret(scalar));
         let help = self.hint(scalar, &[]).or_else(close);
         self.error(at, message, help);
@@ -102,7 +102,7 @@ impl Checker<'_> {
         }
         let format = schema.get("format").and_then(Json::as_str);
         if let Some(complaint) = format.and_then(|format| format::complaint(format, text)) {
-            // The parsers quote the text, which may be someone's secret.
+            // The parsers quote the text, which may be a secret.
             let message =
                 if self.is_secret(scalar) { "this value is not valid here".to_owned() } else { complaint };
             self.error(at, message, None);
@@ -114,7 +114,7 @@ impl Checker<'_> {
         {
             let examples = schema.get("examples").and_then(Json::as_array).into_iter().flatten();
             let examples = one_of(examples.filter_map(Json::as_str));
-            // Who knows an example needs no pattern.
+            // With an example the pattern is not needed.
             let quoted =
                 if is_no_address(pattern, scalar) { format!("`{text}`") } else { self.quote(scalar) };
             let message = if examples.is_empty() {
@@ -129,7 +129,7 @@ impl Checker<'_> {
     }
 }
 
-/// Tells whether an address is asked for and this is a plain word or path, which has no place for a password.
+/// Checks whether a URL is expected and this is a plain word or path, which cannot contain a password.
 fn is_no_address(pattern: &str, scalar: &Scalar) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '/' | '-' | '_');
     pattern.contains("://")
@@ -138,7 +138,7 @@ fn is_no_address(pattern: &str, scalar: &Scalar) -> bool {
         && scalar.text.chars().all(is_plain)
 }
 
-/// The words of an enumeration, however the schema spells it.
+/// Returns the values of an enumeration, in any form of the schema.
 fn words_of(schema: &Json) -> Option<Vec<&str>> {
     if let Some(word) = schema.get("const").and_then(Json::as_str) {
         return Some(vec![word]);
@@ -151,7 +151,7 @@ fn words_of(schema: &Json) -> Option<Vec<&str>> {
     (words.len() == variants.len()).then(|| words.concat())
 }
 
-/// A value whose shape is open: YAML's own reading of it.
+/// Converts a value without a schema by the rules of YAML.
 pub(super) fn untyped(scalar: &Scalar) -> Json {
     if !scalar.plain {
         return json!(scalar.text);
@@ -197,7 +197,7 @@ fn as_integer(text: &str) -> Option<i128> {
 }
 
 fn as_float(text: &str) -> Option<f64> {
-    // Rust also reads `inf`, `nan` and `infinity`, which YAML does not spell that way.
+    // Rust also parses `inf`, `nan` and `infinity`, which YAML writes differently.
     let looks = text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.'))
         && text.contains(|c: char| c.is_ascii_digit());
     if looks { text.parse().ok().filter(|number: &f64| number.is_finite()) } else { None }

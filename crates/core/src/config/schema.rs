@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::shape::FleetFile;
 
-/// What the checker walks along.
+/// The schema that the checker uses.
 pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::generate);
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Schema {
         self.patterns.get(pattern)
     }
 
-    /// Behind any `$ref`.
+    /// Resolves any `$ref`.
     pub(super) fn follow<'a>(&'a self, mut schema: &'a Value) -> &'a Value {
         while let Some(name) = schema.get("$ref").and_then(Value::as_str) {
             schema = match name.strip_prefix("#/$defs/") {
@@ -58,7 +58,7 @@ impl Schema {
     }
 }
 
-/// An object takes the keys it names and no others.
+/// Closes an object, so that it accepts no other keys than its own.
 fn close(schema: &mut Map<String, Value>) {
     // The variants of a flattened union do not know the keys around them; the object as a whole is closed.
     if schema.remove(FLATTENED).is_some() {
@@ -78,10 +78,10 @@ fn close(schema: &mut Map<String, Value>) {
     }
 }
 
-/// A mark from an object to the variants flattened into it; gone once they are visited.
+/// Temporary mark on the variants flattened into an object; removed when they are visited.
 const FLATTENED: &str = "x-flattened";
 
-/// The other names of a property, and whether they are old ones.
+/// Returns the other names of a property, and whether they are old names.
 pub(super) fn aliases_of(property: &Value) -> impl Iterator<Item = (&str, bool)> {
     [("x-aliases", false), ("x-old-names", true)].into_iter().flat_map(|(keyword, old)| {
         let names = property.get(keyword).and_then(Value::as_array).into_iter().flatten();
@@ -89,7 +89,7 @@ pub(super) fn aliases_of(property: &Value) -> impl Iterator<Item = (&str, bool)>
     })
 }
 
-/// Parents before children.
+/// Visits all schemas, parents before children.
 pub(super) fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     let Some(object) = schema.as_object_mut() else { return };
     visit(object);
@@ -113,7 +113,7 @@ pub(super) fn for_each_schema(schema: &mut Value, visit: &mut dyn FnMut(&mut Map
 mod tests {
     use super::*;
 
-    /// All that the checker enforces, and the notes that enforce nothing.
+    /// All keywords that the checker enforces, and the annotations that it does not enforce.
     const KNOWN: [&str; 32] = [
         "$ref",
         "$defs",

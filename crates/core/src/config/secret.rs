@@ -1,4 +1,4 @@
-//! What may not be shown, and how it is shown instead.
+//! Detection and masking of secrets.
 
 use serde_json::Value as Json;
 
@@ -6,11 +6,11 @@ use super::node::Scalar;
 
 pub const MASK: &str = "***";
 
-/// Does a variable of this name hold a secret? Better one too many than one too few.
+/// Checks whether a variable of this name may hold a secret. In doubt it returns true.
 pub fn looks_secret(variable: &str) -> bool {
     let upper = variable.to_ascii_uppercase().replace("AUTHORI", "AUTH").replace("AUTHOR", "");
     let parts = ["TOKEN", "SECRET", "KEY", "PASS", "CREDENTIAL", "AUTH", "WEBHOOK_UR", "CONNECTION_STRING"];
-    // A `PATH` is no personal access token, and `PWD` by itself is a directory.
+    // `PATH` is not a personal access token, and `PWD` alone is a directory.
     let words = ["PAT", "DSN", "PWD"];
     let mut own = upper.split(|sign: char| !sign.is_alphanumeric());
     parts.iter().any(|part| upper.contains(part))
@@ -18,12 +18,12 @@ pub fn looks_secret(variable: &str) -> bool {
         || (upper != "PWD" && own.any(|own| words.contains(&own)))
 }
 
-/// Did such a variable go into the text?
+/// Checks whether the text contains the value of such a variable.
 pub(super) fn holds_secret(scalar: &Scalar) -> bool {
     scalar.variables.iter().any(|name| looks_secret(name))
 }
 
-/// Replaces what the pointers lead to, and the user and password of every web address.
+/// Masks the values at the pointers, and the user and password of every URL.
 pub(super) fn mask(value: &mut Json, secrets: &[String]) {
     for pointer in secrets {
         if let Some(secret) = value.pointer_mut(pointer) {
@@ -46,7 +46,7 @@ fn mask_addresses(value: &mut Json) {
     }
 }
 
-/// `https://user:password@host/` as `https://***@host/`, wherever it stands in the text.
+/// Replaces `https://user:password@host/` by `https://***@host/`, anywhere in the text.
 fn without_user(text: &str) -> Option<String> {
     let mut masked = String::new();
     let mut rest = text;

@@ -1,23 +1,23 @@
-//! What a schema says about one map or value: its keys, its alternatives, its kinds.
+//! The keys, alternatives and kinds that a schema allows for one map or value.
 
 use serde_json::Value as Json;
 
 use super::schema::aliases_of;
 use super::suggest::one_of;
 
-/// The keys that a map may have.
+/// Keys that a map may have.
 #[derive(Default)]
 pub(super) struct Sections {
-    /// The schemas whose properties are known here.
+    /// Schemas whose properties apply here.
     pub chosen: Vec<&'static Json>,
-    /// All variants, when `type` chose one of them.
+    /// All variants, if `type` chose one of them.
     pub others: Vec<&'static Json>,
     pub tag: Option<&'static str>,
-    /// The key that should have told the variants apart and does not; already reported.
+    /// The key that should distinguish the variants and has a wrong value; already reported.
     pub wrong_tag: Option<&'static str>,
-    /// What any further key must be, if there may be further keys.
+    /// Schema of further keys, if there may be any.
     pub more: Option<&'static Json>,
-    /// Whether `chosen` is exactly right.
+    /// True if the variant is known, so that `chosen` is exact.
     pub sure: bool,
 }
 
@@ -26,7 +26,7 @@ impl Sections {
         self.chosen.iter().filter_map(|schema| schema.get("properties")?.as_object()).flatten()
     }
 
-    /// The first name of a key and its schema.
+    /// Returns the first name of a key and its schema.
     pub(super) fn find<'a>(&self, key: &'a str) -> Option<(&'a str, &'static Json)>
     where
         'static: 'a,
@@ -40,7 +40,7 @@ impl Sections {
         exact.map(|property| (key, property)).or_else(by_alias).or_else(|| Some((key, self.more?)))
     }
 
-    /// The values of `type` whose variants have this key.
+    /// Returns the values of `type` whose variants have this key.
     pub(super) fn types_with(&self, key: &str) -> Vec<&'static str> {
         let has = |variant: &&&'static Json| {
             let properties = variant["properties"].as_object();
@@ -57,7 +57,7 @@ impl Sections {
             .collect()
     }
 
-    /// What a key here can be, if that is soon said.
+    /// Returns a list of the possible keys, if there are few.
     pub(super) fn list(&self) -> Option<String> {
         let names: Vec<&str> = self.names().take(MOST_LISTED + 1).collect();
         (1..=MOST_LISTED).contains(&names.len()).then(|| format!("it is one of {}", one_of(names)))
@@ -71,10 +71,10 @@ impl Sections {
     }
 }
 
-/// More than this nobody wants to read.
+/// Maximum number of keys in a message.
 const MOST_LISTED: usize = 8;
 
-/// The alternatives of a schema, without "or nothing".
+/// Returns the alternatives of a schema, without null.
 pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {
     let all = schema.get("oneOf").or_else(|| schema.get("anyOf")).and_then(Json::as_array);
     all.into_iter()
@@ -83,7 +83,7 @@ pub(super) fn variants_of(schema: &'static Json) -> Vec<&'static Json> {
         .collect()
 }
 
-/// The key whose fixed word tells the variants apart.
+/// Returns the key whose constant value distinguishes the variants.
 pub(super) fn tag_of(variants: &[&'static Json]) -> Option<&'static str> {
     let mut tags = variants.iter().map(|variant| {
         let properties = variant.get("properties")?.as_object()?;
@@ -93,12 +93,12 @@ pub(super) fn tag_of(variants: &[&'static Json]) -> Option<&'static str> {
     tags.all(|tag| tag == Some(first)).then_some(first)
 }
 
-/// Says nothing about the value, only about its key.
+/// Checks whether the schema does not restrict the value.
 pub(super) fn is_open(schema: &Json) -> bool {
     !["type", "oneOf", "anyOf", "enum", "const"].iter().any(|keyword| schema.get(keyword).is_some())
 }
 
-/// The kinds of value that a schema takes; none for a union whose variants must be asked.
+/// Returns the kinds of value that a schema accepts; none for a union, whose variants have to be checked.
 pub(super) fn kinds_of(schema: &'static Json) -> Vec<&'static str> {
     match schema.get("type") {
         Some(Json::String(kind)) => return vec![kind],

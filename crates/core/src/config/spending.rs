@@ -1,4 +1,5 @@
-//! Budgets, held against what can be known of an agent's spending: dollars that nobody can count are no limit.
+//! Checks of budgets against the usage that a runtime reports, because a limit in dollars has no effect without known
+//! costs.
 
 use super::load::{Draft, Loader};
 use super::node::Location;

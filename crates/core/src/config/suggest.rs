@@ -1,6 +1,7 @@
-//! "Did you mean": the closest word, if one is close.
+//! "Did you mean": finds the closest known word.
 
-/// None if nothing looks alike. Short words have little room for mistakes: one letter in three may differ.
+/// Returns the closest word; none if no word is similar. One letter in three may differ, so short words allow few
+/// mistakes.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     let length = lower.chars().count();
@@ -14,12 +15,12 @@ pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// ``did you mean `prompt`?``
+/// Returns ``did you mean `prompt`?``, if a word is similar.
 pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     closest(word, known).map(|known| format!("did you mean `{known}`?"))
 }
 
-/// `a, b or c`, each in backticks.
+/// Formats `a, b or c`, each in backticks.
 pub(super) fn one_of<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
     match words.as_slice() {

@@ -1,19 +1,19 @@
-//! What is behind the YAML errors that people meet most: text that needs quotes, and quotes that are not closed.
+//! Explanations of the most frequent YAML errors: text that needs quotes, and quotes that are not closed.
 
 use granit_parser::ErrorKind;
 
 use super::secret;
 
-/// A mistake in the text of a file: where it is, and what to write instead.
+/// A syntax error in a file: its position, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slip {
-    /// The byte at which it begins.
+    /// Byte at which it begins.
     pub start: usize,
     pub message: String,
     pub help: String,
 }
 
-/// Finds the mistake that the parser stumbled over at the byte `offset`, if it is one of the common ones.
+/// Finds the mistake behind a parser error at the byte `offset`, if it is one of the frequent ones.
 pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> {
     match kind {
         ErrorKind::UnclosedQuotedScalar
@@ -39,7 +39,7 @@ pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> 
     }
 }
 
-/// A value with a colon and a blank in it, of which YAML makes a second key; `at` is where the colon is.
+/// Finds a value with a colon and a blank in it, which YAML takes for a second key; `at` is the position of the colon.
 fn colon(text: &str, at: usize) -> Option<Slip> {
     text.get(at..)?.strip_prefix(':')?;
     let (before, _) = around(text, at);
@@ -52,7 +52,7 @@ fn colon(text: &str, at: usize) -> Option<Slip> {
     Some(Slip { message: "a text with a colon and a blank in it needs quotes".to_owned(), ..slip })
 }
 
-/// A value that begins with `{{`, of which YAML makes a map; `inner` is where the second brace is.
+/// Finds a value that begins with `{{`, which YAML takes for a map; `inner` is the position of the second brace.
 pub(super) fn braces(text: &str, inner: usize) -> Option<Slip> {
     let outer = inner.checked_sub(1)?;
     text.get(outer..)?.starts_with("{{").then(|| needs_quotes(text, outer, "{{"))
@@ -71,13 +71,13 @@ fn needs_quotes(text: &str, start: usize, with: &str) -> Slip {
     }
 }
 
-/// The line up to a byte, and from there on.
+/// Splits a line at a byte.
 fn around(text: &str, at: usize) -> (&str, &str) {
     let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
     (&text[begin..at], text[at..].lines().next().unwrap_or_default())
 }
 
-/// The key whose value begins where this part of a line ends.
+/// Returns the key whose value begins where this part of a line ends.
 fn key_before(before: &str) -> Option<&str> {
     let key = before.trim_end().strip_suffix(':')?;
     let key = key.rsplit(['{', ',', '[']).next()?.trim();
@@ -85,7 +85,7 @@ fn key_before(before: &str) -> Option<&str> {
     (!key.is_empty()).then_some(key)
 }
 
-/// The value that `rest` begins with: to the end of the line, or inside `{ }` and `[ ]` to its end there.
+/// Returns the value at the start of `rest`: to the end of the line, or inside `{ }` and `[ ]` to its end there.
 fn value_of<'a>(before: &str, rest: &'a str) -> &'a str {
     let count = |signs: [char; 2]| before.matches(signs).count();
     let inside = count(['{', '[']) > count(['}', ']']);
@@ -106,11 +106,11 @@ pub(super) fn quoted(value: &str) -> String {
     }
 }
 
-/// How far above an error a quote is looked for.
+/// Number of lines above an error in which a quote is searched.
 const MOST_LINES: usize = 100;
 
-/// The quote that was still open at the line of the error: the parser complains where the next line or the next quote
-/// makes no sense, and people look for it there.
+/// Finds the quote that was still open at the line of the error. The parser reports the position at which the next line
+/// or quote is invalid, which is not the position of the mistake.
 fn unclosed_quote(text: &str, offset: usize) -> Option<Slip> {
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let mut end = line_end;
@@ -129,7 +129,7 @@ fn unclosed_quote(text: &str, offset: usize) -> Option<Slip> {
     None
 }
 
-/// Where a quoted text begins in this line that does not end in it.
+/// Returns the start of a quoted text that does not end in this line.
 fn open_quote(line: &str) -> Option<usize> {
     let mut at = 0;
     let mut can_begin = true;
@@ -148,13 +148,13 @@ fn open_quote(line: &str) -> Option<usize> {
     None
 }
 
-/// Whether what follows this part of a line can be the beginning of a value or a key.
+/// Checks whether a value or a key can begin after this part of a line.
 fn begins_value(before: &str) -> bool {
     let before = before.trim_end();
     before.is_empty() || before.ends_with([':', '-', '{', '[', ','])
 }
 
-/// The place of the quote that closes the one at `start`.
+/// Returns the position of the quote that closes the one at `start`.
 fn closed_at(text: &str, start: usize) -> Option<usize> {
     let quote = text[start..].chars().next()?;
     let mut signs = text[start + 1..].char_indices().peekable();

@@ -1,4 +1,4 @@
-//! What is said about trust, held against itself and against what it is about.
+//! Checks of trust settings, for contradictions and against the triggers that they apply to.
 
 use super::load::{Draft, Loader};
 use super::node::{Location, Node};
@@ -55,7 +55,7 @@ fn check_one(
     loader.problems.add(Problem::error(at, message).key(draft.key_of(&key)));
 }
 
-/// Strangers that give orders to an agent with all rights of its user are rarely what somebody wants.
+/// Warns if strangers can give instructions to an agent without a sandbox, which is rarely intended.
 fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let from = match &schedule.trigger {
         TriggerConfig::GithubIssues { .. } => "whoever can open an issue",
@@ -80,7 +80,7 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
     }
 }
 
-/// Events of GitHub and GitLab that bring what somebody wrote.
+/// Checks whether an event of GitHub or GitLab contains text that somebody wrote.
 fn is_of_people(event: &str) -> bool {
     const OF_PEOPLE: [&str; 12] = [
         "issues",
@@ -101,7 +101,7 @@ fn is_of_people(event: &str) -> bool {
     OF_PEOPLE.contains(&name)
 }
 
-/// Names are compared as a whole, as GitHub has them.
+/// Returns an error if the text is not a whole name, because names are compared as a whole, as on GitHub.
 fn no_name(author: &str) -> Option<&'static str> {
     if author.contains('*') {
         Some("`allow_authors` takes whole names, without `*`; `strangers: allow` lets everybody in")
@@ -120,7 +120,7 @@ fn decides_nothing(trust: &Trust) -> Option<&'static str> {
     )
 }
 
-/// Names in deliveries that anybody can send prove nothing.
+/// Warns if deliveries are not signed, because anybody can send names in them.
 fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let unsigned = matches!(schedule.trigger, TriggerConfig::Webhook { allow_unsigned: true, .. });
     if unsigned && !agent.trusts(Some(schedule)).is_empty() {
@@ -131,7 +131,8 @@ fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
     }
 }
 
-/// Whoever installs an App has its deliveries signed with the same secret, and may do anything in their own repository.
+/// Rejects permissions of an App without `repos`: everybody who installs the App gets deliveries signed with the same
+/// secret, and is admin of their own repository.
 fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let trusts = agent.trusts(Some(schedule));
     let by_app = |trust: &&Trust| trust.auth.as_ref().is_some_and(|auth| auth.app.is_some());
@@ -145,7 +146,8 @@ fn anywhere(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
     }
 }
 
-/// What a stranger's job leaves in the agent's directory, the next one finds there, and so does `when_command`.
+/// Warns if strangers' jobs share the agent's directory, because the next job and `when_command` find the files that
+/// they leave there.
 fn together(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Schedule) {
     let confines = agent.trusts(Some(schedule)).into_iter().any(Trust::confines);
     if confines && agent.isolation_of(Some(&schedule.name)).kind == IsolationKind::Shared {

@@ -1,4 +1,4 @@
-//! herdctl's `web`: where the server answers, unless `server.listen` says it.
+//! herdctl's `web`: the address of the server, unless `server.listen` sets it.
 
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -6,7 +6,7 @@ use super::load::Loader;
 use super::node::{Location, Node};
 use super::problem::Problem;
 
-/// Takes `web.host` and `web.port` of the root file for the server's address.
+/// Uses `web.host` and `web.port` of the root file as the server's address.
 pub(super) fn apply(loader: &mut Loader<'_>, root: &Node) {
     let Some(web) = root.get("web") else { return };
     if let Some(enabled) = web.get("enabled").filter(|enabled| enabled.text() == Some("false")) {
@@ -23,7 +23,7 @@ pub(super) fn apply(loader: &mut Loader<'_>, root: &Node) {
             let message = format!("`web.{key}` does nothing: `server.listen` says where the server answers");
             warn(loader, at, message, "keep one of the two", &format!("web.{key}"));
         } else if key == "port" {
-            // What is no port was reported.
+            // An invalid port was reported.
             text.parse().into_iter().for_each(|port| {
                 loader.server.listen.set_port(port);
                 loader.server.listen_chosen = true;

@@ -1,5 +1,4 @@
-//! Where an agent's work comes from, held against itself: sources from which nothing can ever be taken, and agents with
-//! nothing to do.
+//! Checks of work sources: sources from which nothing can ever be taken, and agents without work.
 
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use super::resolve::schedule_node;
 use crate::roster::Agent;
 use crate::shape::{Runtime, WorkSource};
 
-/// Gives the agent's `repo` to every GitHub source of it that names none.
+/// Adds the agent's `repo` to its GitHub sources that name none.
 pub(super) fn take_repo(draft: &mut Draft) {
     let Some(repo) = draft.node.entry("repo").filter(|entry| entry.node.text().is_some_and(is_repo)).cloned()
     else {
@@ -31,7 +30,7 @@ fn take_into(owner: &mut Node, repo: &Entry) {
     }
 }
 
-/// Whether the text is `owner/name`.
+/// Checks whether the text is `owner/name`.
 fn is_repo(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.chars().all(|sign| sign.is_alphanumeric() || matches!(sign, '_' | '.' | '-'))
@@ -92,19 +91,19 @@ fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &WorkSource, nod
     }
 }
 
-/// An error, or a warning in a file of herdctl's, which goes on with it.
+/// Reports an error, or a warning in a herdctl file, because herdctl accepts it.
 fn report(loader: &mut Loader<'_>, draft: &Draft, at: Location, message: String, help: &str, key: &str) {
     let severity = if draft.herdctl { Severity::Warning } else { Severity::Error };
     let problem = Problem::error(at, message).key(draft.key_of(key)).help(help.to_owned());
     loader.problems.add(Problem { severity, ..problem });
 }
 
-/// GitHub does not tell labels apart by their case.
+/// Compares labels without regard to case, as GitHub does.
 fn same_label(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
 }
 
-/// Keys that say what an agent is, and nothing about when or what for it runs.
+/// Keys that describe an agent, without stating when or for what it runs.
 const WHAT_IT_IS: [&str; 16] = [
     "name",
     "description",
@@ -124,8 +123,8 @@ const WHAT_IT_IS: [&str; 16] = [
     "pass_env",
 ];
 
-/// An agent that nothing starts and that says nothing about what it would do. Who writes more about one without schedules,
-/// such as a prompt or its permissions, means to run it by hand.
+/// Warns of an agent that nothing starts and that has no other keys. An agent without schedules but with further keys,
+/// such as a prompt or permissions, is meant to be run by hand.
 pub(super) fn nothing_to_do(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let entries = draft.node.entries().into_iter().flatten().filter(|(_, entry)| !entry.node.is_null());
     let says_more = entries.filter(|(key, entry)| match key.as_str() {

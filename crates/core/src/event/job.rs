@@ -1,7 +1,7 @@
-//! The job that an event is about, as it was when the event was recorded.
+//! The record of an event's job at the time of the event.
 //!
-//! The log holds no copies of jobs: what is pruned must be gone, and a prompt can be large. A job's fixed fields never
-//! change, and neither does a job that has ended, so its earlier states follow from its row and from the event.
+//! The log holds no copies of jobs, because pruned data must not remain and prompts can be large. The fixed fields of a
+//! job never change, and an ended job does not change, so its earlier states follow from its row and the event.
 
 use jiff::Timestamp;
 
@@ -9,11 +9,11 @@ use super::{Event, Fact};
 use crate::cut::cut;
 use crate::job::{JobRecord, JobStatus};
 
-/// Longer texts are cut in events; the job itself has them whole.
+/// Length to which texts are cut in events. The job itself has the full texts.
 const TEXT_CAP: usize = 16 << 10;
 
 impl Event {
-    /// Whether events of this type carry their job.
+    /// Checks whether events of this type contain the record of their job.
     pub const fn carries_job(&self) -> bool {
         matches!(
             self.fact,
@@ -26,7 +26,7 @@ impl Event {
         )
     }
 
-    /// Adds its job, and the job that this one was forked from, given as they are now.
+    /// Adds the records of the job and of the job that it was forked from. The arguments are the current records.
     pub fn carry(&mut self, job: Option<JobRecord>, original: Option<JobRecord>) {
         let then = |job: JobRecord| match self.fact {
             Fact::JobCreated | Fact::JobForked { .. } => as_created(job),
@@ -59,7 +59,8 @@ fn as_created(job: JobRecord) -> JobRecord {
     }
 }
 
-/// A session that an earlier attempt began is known; one that this attempt begins is not.
+/// Returns the record at the start of an attempt. It includes a session that an earlier attempt began, and not one that
+/// this attempt begins.
 fn as_started(job: JobRecord, attempt: u32, at: Timestamp) -> JobRecord {
     let session_id = job.session_id.clone().filter(|_| attempt > 1);
     let run_started_at = job.run_started_at.or(Some(at));

@@ -1,4 +1,4 @@
-//! What a work source is told when the job of an item has ended.
+//! The result that a work source gets when the job of an item has ended.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use crate::id::JobId;
 use crate::report::{Report, ReportedOutcome};
 use crate::work::{ItemRules, OnFailure, ReleaseOptions, WorkOutcome, WorkResult};
 
-/// What is still owed to the source.
+/// Result or release that the work source has still to receive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Closing {
@@ -19,21 +19,21 @@ pub enum Closing {
 }
 
 impl Closing {
-    /// With a word about why.
+    /// Releases the item with a comment that states the reason.
     pub fn release(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: true, unfinished: false })
     }
 
-    /// Of a claim that was not made, or nobody knows whether it was.
+    /// Undoes a claim that failed, or of which it is not known whether it succeeded.
     pub fn undo(reason: String) -> Self {
         Self::Release(ReleaseOptions { reason: Some(reason), add_comment: false, unfinished: true })
     }
 }
 
 impl Closing {
-    /// A failure that the agent itself reports is reported, and the item waits for a person. Whatever else went wrong
-    /// is not the item's fault: it goes back to the others. `failures` counts this one, too, and `outcome` is what
-    /// [`of_work`] made of the job's.
+    /// Returns the result for the work source. A failure that the agent itself reports is reported, and the item waits
+    /// for a person. All other failures are not caused by the item, so the item is released. `failures` includes this
+    /// one, and `outcome` is the result of [`of_work`].
     pub fn after(
         job: &JobId,
         outcome: &Outcome,
@@ -65,7 +65,7 @@ impl Closing {
             }
             Outcome::Failed { reason, error, summary } => {
                 let reported = is_agents_own(*reason, error.kind);
-                // Another job would only find out the same.
+                // Another job would get the same result.
                 let released = !needs_person && (!reported || rules.on_failure == Some(OnFailure::Release));
                 if released && failures < rules.most_attempts() {
                     return Self::release(format!("{job} failed: {}", error.message));
@@ -87,8 +87,8 @@ impl Closing {
     }
 }
 
-/// How it went for whoever wants the work done: a job that ended well but whose agent reports that it failed, failed.
-/// One that ended badly did in any case. What the agent reports takes the place of what it said last.
+/// Combines the outcome of a job with the report of its agent. A completed job whose agent reports a failure has
+/// failed. A failed job stays failed whatever the agent reports. The summary of the report replaces the last message.
 pub fn of_work(outcome: &Outcome, report: Option<&Report>) -> Outcome {
     let Some(report) = report else { return outcome.clone() };
     let said = Some(report.summary.clone());
@@ -106,7 +106,7 @@ pub fn of_work(outcome: &Outcome, report: Option<&Report>) -> Outcome {
     }
 }
 
-/// What the agent said of its work, as opposed to what happened to it.
+/// Checks whether the agent itself caused the failure, as opposed to its environment.
 const fn is_agents_own(reason: FailReason, kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::Reported | ErrorKind::Exit => !matches!(reason, FailReason::Timeout),
@@ -124,7 +124,7 @@ fn said(summary: Option<&str>, otherwise: &str) -> String {
     summary.map(str::trim).filter(|text| !text.is_empty()).unwrap_or(otherwise).to_owned()
 }
 
-/// Those that were reported, and those that the text names.
+/// Returns the reported artifacts and those that the text names.
 fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     let mut all = report.map(|report| report.artifacts.clone()).unwrap_or_default();
     for named in artifacts(text.unwrap_or_default()) {
@@ -135,17 +135,17 @@ fn all_artifacts(text: Option<&str>, report: Option<&Report>) -> Vec<String> {
     all
 }
 
-/// Enough for any report; a text full of links is not one.
+/// Limit that is enough for any report, and keeps a text full of links short.
 const MOST_ARTIFACTS: usize = 20;
 const LONGEST_ARTIFACT: usize = 300;
 
 static ARTIFACT: LazyLock<Option<Regex>> = LazyLock::new(|| {
-    // Pull and merge requests and commits by their address, and commits by their full name.
+    // Pull requests, merge requests and commits by URL, and commits by full hash.
     let address = r"https?://[^\s<>()\[\]`'\x22]+/(?:pull|pulls|merge_requests|commit)/[0-9A-Za-z]+";
     Regex::new(&format!(r"(?:{address})|\b[0-9a-f]{{40}}\b")).ok()
 });
 
-/// Pull requests and commits that a text names, each once, in their order.
+/// Returns the pull requests and commits that a text names, each once, in their order.
 fn artifacts(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for hit in ARTIFACT.iter().flat_map(|pattern| pattern.find_iter(text)) {
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What the agent says of its work counts beside how its process ended.
+    /// The report of the agent counts together with the end of its process.
     #[test]
     fn what_the_source_is_told_after_a_report() {
         use ReportedOutcome::{Done, Failed, NeedsPerson, NothingToDo, Partial};

@@ -1,4 +1,4 @@
-//! A job as it is written: flat, the same in rows, views, JSON and on the screen.
+//! The record of a job: its flat form, the same in rows, views, JSON and output.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use super::{
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::work::WorkItem;
 
-/// The documented fields in their documented order, then ours.
+/// Fields of a job: the documented fields in their documented order, then those of cowhand.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRecord {
     pub id: JobId,
@@ -22,7 +22,7 @@ pub struct JobRecord {
     pub exit_reason: Option<ExitReason>,
     pub session_id: Option<String>,
     pub forked_from: Option<JobId>,
-    /// When the job was created.
+    /// Creation time of the job.
     pub started_at: Timestamp,
     pub finished_at: Option<Timestamp>,
     pub duration_seconds: Option<u64>,
@@ -35,32 +35,32 @@ pub struct JobRecord {
     pub usage: Option<JobUsage>,
     #[serde(default)]
     pub retry_of: Option<JobId>,
-    /// Attempts started so far.
+    /// Number of attempts started so far.
     #[serde(default)]
     pub attempt: u32,
-    /// How many attempts met a limit of their provider and were sent away.
+    /// Number of attempts that reached a limit of their provider.
     #[serde(default, skip_serializing_if = "is_none")]
     pub parks: u32,
-    /// Attempts that never began; not there if there were none.
+    /// Attempts that never began; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeued: Option<Requeued>,
-    /// When the first attempt started.
+    /// Start of the first attempt.
     #[serde(default)]
     pub run_started_at: Option<Timestamp>,
-    /// When the present attempt started.
+    /// Start of the current attempt.
     #[serde(default)]
     pub attempt_started_at: Option<Timestamp>,
-    /// A failed attempt is followed by another, not before this.
+    /// Earliest start of the next attempt after a failed one.
     #[serde(default)]
     pub not_before: Option<Timestamp>,
     #[serde(default)]
     pub error: Option<JobError>,
     #[serde(default)]
     pub termination: Option<Termination>,
-    /// The conversation that it answers in, if it is of a chat.
+    /// Conversation in which the job answers, if it came from a chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat: Option<String>,
-    /// Whose words it was given, if they are not trusted; it runs in the strict sandbox.
+    /// Author of its text, if not trusted; the job runs in the strict sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
 }
@@ -166,7 +166,7 @@ impl JobRecord {
 impl TryFrom<JobRecord> for Job {
     type Error = RecordError;
 
-    /// A record that no sequence of changes could have written is refused, never guessed at.
+    /// Converts a record. A record that no sequence of changes can produce is rejected.
     fn try_from(mut record: JobRecord) -> Result<Self, RecordError> {
         let state = record.read_state()?;
         let is_cancelled = record.status == JobStatus::Cancelled;

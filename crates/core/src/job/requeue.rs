@@ -1,5 +1,5 @@
-//! Attempts that were claimed and never began: the job waits again, and fails if the same thing keeps it from beginning
-//! again and again.
+//! Attempts that were claimed and never began. The job is requeued, and fails if the same problem prevents its start
+//! repeatedly.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{ErrorKind, Job, JobError, Refused, signature};
 
-/// How often in a row a job is put back for the same reason before it fails.
+/// Number of times in a row that a job is requeued for the same reason before it fails.
 pub const MAX_REQUEUES: u32 = 5;
-/// The longest wait before the next try, in seconds.
+/// Longest wait before the next try, in seconds.
 const LONGEST_WAIT: u32 = 60;
 
-/// Why an attempt that was claimed never began.
+/// Reason why a claimed attempt never began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotBegun {
     /// The daemon ended before it could start the attempt.
     Interrupted,
-    /// The machine has run out of something: file descriptors, processes, memory or disk space. That is no fault of the job,
-    /// which waits for as long as it lasts.
+    /// The machine has run out of file descriptors, processes, memory or disk space. The job does not cause this, so it
+    /// waits for as long as the shortage lasts.
     Shortage(String),
-    /// Anything else. After [`MAX_REQUEUES`] in a row the job fails.
+    /// Any other problem. After [`MAX_REQUEUES`] in a row the job fails.
     Failed(String),
 }
 
@@ -36,13 +36,13 @@ impl NotBegun {
 /// Attempts of a job that never began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Requeued {
-    /// Why the last one did not begin; none once an attempt has begun since.
+    /// Reason of the last one; none once an attempt has begun since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How many in a row had this reason.
+    /// Number of times in a row with this reason.
     #[serde(default)]
     pub times: u32,
-    /// How many there were in all; they do not count for `retry`.
+    /// Total number. These do not count for `retry`.
     #[serde(default)]
     pub in_all: u32,
 }
@@ -52,18 +52,18 @@ impl Requeued {
         *self == Self::default()
     }
 
-    /// An attempt has begun, so nothing keeps the job from beginning any more.
+    /// Clears the reason, because an attempt has begun.
     pub(super) fn begun(&mut self) {
         (self.reason, self.times) = (None, 0);
     }
 
-    /// Whether the job keeps its place while it waits, so that later ones do not overtake it. One that was put back too often
-    /// does not hold up the others.
+    /// Checks whether the job keeps its place while it waits, so that later jobs do not overtake it. A job that was
+    /// requeued too often does not block the others.
     pub fn keeps_place(&self) -> bool {
         self.reason.is_some() && self.times <= MAX_REQUEUES
     }
 
-    /// What the job waits for, in a sentence.
+    /// Returns a sentence about why the job waits.
     pub fn sentence(&self) -> Option<String> {
         let reason = self.reason.as_deref()?;
         Some(match self.times {
@@ -78,8 +78,9 @@ impl Job {
         &self.requeued
     }
 
-    /// Puts the job back because its claimed attempt never began. It waits a little longer each time, since what keeps it
-    /// from beginning may last; after the end of a daemon it need not wait. False, and nothing is changed, if that has happened too often for this reason.
+    /// Requeues the job because its claimed attempt never began. The wait grows each time, because the problem may
+    /// last; after the end of a daemon there is no wait. Returns false, and changes nothing, if the job was requeued
+    /// too often for this reason.
     pub fn give_back(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
         let mut requeued = self.requeued.clone();
         requeued.in_all = requeued.in_all.saturating_add(1);
@@ -96,7 +97,7 @@ impl Job {
             return Ok(false);
         }
         if back.attempts <= requeued.in_all {
-            // Nothing of it has ever run.
+            // No attempt has ever run.
             back.run_started_at = None;
         }
         *self = Self { requeued, ..back };
@@ -104,7 +105,7 @@ impl Job {
     }
 }
 
-/// Two sentences that differ only in numbers and paths made of them have one reason.
+/// Checks whether two messages have the same signature, that is, differ only in numbers and paths made of them.
 fn same(one: &str, other: &str) -> bool {
     let signature =
         |message: &str| signature(&JobError { kind: ErrorKind::StartFailed, message: message.to_owned() });

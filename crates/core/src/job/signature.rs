@@ -1,13 +1,13 @@
-//! How two failures of jobs are recognised as the same one.
+//! The signature by which equal failures are recognised.
 
 use super::JobError;
 use crate::cut::cut;
 
-/// The longest signature, in bytes.
+/// Maximum length of a signature, in bytes.
 const LONGEST_SIGNATURE: usize = 500;
 
-/// Returns what two failures have in common if they are the same one: the kind, and the message without numbers, ids
-/// and the differences of white space and case.
+/// Returns the signature of a failure: its kind, and its message without numbers, ids and differences of white space
+/// and case.
 pub fn signature(error: &JobError) -> String {
     let mut text = format!("{}:", error.kind);
     for word in error.message.to_lowercase().split_whitespace() {

@@ -202,7 +202,7 @@ fn a_record_that_nothing_could_have_written_is_refused() {
 fn what_never_began_waits_a_little_longer_each_time() {
     let mut job = new_job();
     let full = NotBegun::Shortage("no space left on device".to_owned());
-    // After the end of a daemon there is nothing to wait for.
+    // After the end of a daemon there is no wait.
     for (attempt, why, wait) in [(1, &full, 1), (2, &full, 2), (3, &NotBegun::Interrupted, 0), (4, &full, 4)]
     {
         job.start(at(100 * attempt)).unwrap();
@@ -211,8 +211,8 @@ fn what_never_began_waits_a_little_longer_each_time() {
     }
 }
 
-/// f: fails to begin as before, g: for another reason, s: for want of room, i: the daemon ends, b: begins, and fails. The
-/// answer counts how often in a row it had the same reason; `!` is too often.
+/// f: fails to begin as before, g: for another reason, s: because of a shortage, i: the daemon ends, b: begins and
+/// fails. The result counts how often in a row it had the same reason; `!` means too often.
 #[test]
 fn what_keeps_a_job_from_beginning_again_and_again_fails_it() {
     for (story, expected) in [

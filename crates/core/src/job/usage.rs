@@ -1,16 +1,17 @@
-//! What a job cost.
+//! The usage of a job: tokens, turns and costs.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Tokens of each kind that count of what one attempt tells. Agents tell these numbers, and sums of them have to stay numbers.
+/// Maximum number of tokens of each kind that count for one attempt. Agents report these numbers, and their sums must
+/// not overflow.
 pub const MOST_TOKENS: u64 = 1_000_000_000_000;
-/// Dollars that count of what one attempt tells.
+/// Maximum dollars that count for one attempt.
 pub const MOST_USD: f64 = 1_000_000.0;
 
-/// Tokens by model, and what the runtime says about turns and money; some runtimes know neither.
+/// Tokens by model, and the turns and costs that the runtime reports. Some runtimes report neither.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct JobUsage {
     #[serde(default)]
@@ -19,14 +20,14 @@ pub struct JobUsage {
     pub num_turns: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_cost_usd: Option<f64>,
-    /// Dollars that count beside those because nobody told them.
+    /// Assumed dollars, in addition to the reported ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assumed_usd: Option<f64>,
 }
 
 impl JobUsage {
-    /// What counts of the figures of one attempt: no more than the maximum, all models together. Every figure that is
-    /// shown or added up anywhere comes from here.
+    /// Limits the numbers of one attempt to the maximum, for all models together. Every number that is shown or summed
+    /// has passed through this function.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         let (mut left, mut dollars_left) = ([MOST_TOKENS; 4], MOST_USD);
@@ -47,12 +48,12 @@ impl JobUsage {
         self
     }
 
-    /// What another attempt of the same job cost, too.
+    /// Adds the usage of another attempt of the same job.
     pub fn add(&mut self, more: &Self) {
         for (model, more) in &more.per_model {
             self.per_model.entry(model.clone()).or_default().add(more);
         }
-        // None only if neither knows.
+        // The result is none only if both are none.
         if let Some(turns) = more.num_turns {
             self.num_turns = Some(self.num_turns.unwrap_or_default().saturating_add(turns));
         }
@@ -60,8 +61,8 @@ impl JobUsage {
         self.assumed_usd = sum(self.assumed_usd, more.assumed_usd);
     }
 
-    /// What came after `before`, of figures that go on from one run to the next. Models that were not used since are
-    /// not in it; turns are counted anew by each run.
+    /// Returns the usage after `before`, for runtimes that continue their counters from one run to the next. Models
+    /// that were not used since are left out. Turns are not subtracted, because each run counts them anew.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (model, before) in &before.per_model {
@@ -76,7 +77,7 @@ impl JobUsage {
     }
 }
 
-/// None only if neither is known.
+/// Adds two amounts; none only if neither is known.
 fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.map_or(other, |one| Some(one + other.unwrap_or_default()))
 }
@@ -88,18 +89,18 @@ fn rest(whole: Option<f64>, before: Option<f64>) -> Option<f64> {
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelUsage {
-    /// Fresh ones; those of the cache are counted beside them.
+    /// Input tokens without those of the cache, which are counted separately.
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cache_creation_input_tokens: u64,
     pub cache_read_input_tokens: u64,
-    /// Of the job's dollars, what went to this model.
+    /// Part of the job's cost for this model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
 impl ModelUsage {
-    /// Without those of the cache.
+    /// Returns the number of tokens without those of the cache.
     pub const fn fresh_tokens(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
@@ -137,7 +138,7 @@ impl ModelUsage {
         self.cost_usd = rest(self.cost_usd, before.cost_usd);
     }
 
-    /// Not a single token.
+    /// Checks whether the model used no token.
     pub const fn is_unused(&self) -> bool {
         self.input_tokens == 0
             && self.output_tokens == 0
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!((run.per_model["a"].input_tokens, run.per_model["a"].output_tokens), (2, 1));
         assert_eq!(run.per_model["a"].cost_usd, Some(0.25));
         assert_eq!((run.num_turns, run.total_cost_usd), (Some(1), Some(0.25)));
-        // One that began anew all the same.
+        // A runtime whose counters began anew nevertheless.
         let anew = usage(r#"{"per_model":{"a":{"input_tokens":3}},"total_cost_usd":0.1}"#).since(&before);
         assert_eq!((anew.per_model.len(), anew.total_cost_usd), (0, Some(0.0)));
     }

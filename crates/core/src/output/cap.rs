@@ -1,4 +1,4 @@
-//! Making a message fit: the longest parts are cut, small ones beside them stay whole.
+//! Truncation of messages: the longest parts are cut, and small parts stay whole.
 
 use std::fmt::Write;
 
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 use crate::cut::{LONGEST_MARKER, push_cut};
 
-/// The least room that any value fits in: a marker in quotes.
+/// Minimum room for any value: a marker in quotes.
 const LEAST: usize = LONGEST_MARKER + 2;
 
-/// The key under which a message says that whole fields are missing.
+/// Key of the note that whole fields are missing.
 const NOTE: &str = "cut";
 
-/// The fields of all types; everything else in a message is extra.
+/// Known fields of all types. All other fields of a message are extra.
 const OWN: [&str; 15] = [
     "type",
     "timestamp",
@@ -31,19 +31,19 @@ const OWN: [&str; 15] = [
     "stack",
 ];
 
-/// The fields of a message, with a JSON text of at most `cap` bytes.
+/// Cuts the fields of a message so that its JSON has at most `cap` bytes.
 pub(super) fn fit(message: Value, cap: usize) -> Value {
     let whole = length(&message);
     let Value::Object(mut fields) = message else { return message };
     if frame(&fields) + fields.len() * LEAST > cap {
-        // So many extra keys that their names alone would not fit.
+        // There are so many extra keys that their names alone do not fit.
         fields.retain(|key, _| OWN.contains(&key.as_str()));
         let kept = frame(&fields) + fields.values().map(length).sum::<usize>();
         fields.insert(NOTE.to_owned(), note(whole.saturating_sub(kept)));
     }
     let usage = fields.get("usage").map_or(0, length);
     let mut fields = fit_object(fields, cap);
-    // Text is no usage; the note takes its place, and less room.
+    // A text is not valid as usage; the note replaces it and is shorter.
     if fields.get("usage").is_some_and(Value::is_string) {
         fields.shift_remove("usage");
         fields.insert(NOTE.to_owned(), note(usage));
@@ -51,8 +51,8 @@ pub(super) fn fit(message: Value, cap: usize) -> Value {
     Value::Object(fields)
 }
 
-/// A value's JSON in `room` bytes, which are at least [`LEAST`]. A container with more entries than can be shown
-/// becomes the beginning of its JSON text.
+/// Cuts a value so that its JSON has at most `room` bytes, which are at least [`LEAST`]. A container with too many
+/// entries becomes the beginning of its JSON text.
 fn fit_value(value: Value, room: usize) -> Value {
     if length(&value) <= room {
         return value;
@@ -75,8 +75,8 @@ fn fit_object(fields: Map<String, Value>, room: usize) -> Map<String, Value> {
     fields.into_iter().map(|(key, value)| (key, fit_value(value, level))).collect()
 }
 
-/// The most that each part may have so that all together have `room`: parts below it stay whole and leave the
-/// rest to the others.
+/// Returns the maximum length of each part so that all parts together fit into `room`. Shorter parts stay whole and
+/// leave their rest to the others.
 fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     lengths.sort_unstable();
     let count = lengths.len();
@@ -90,7 +90,7 @@ fn level(mut lengths: Vec<usize>, mut room: usize) -> usize {
     usize::MAX
 }
 
-/// Counted and not written, since it may be long.
+/// Returns the length of the JSON text without building it, because it may be long.
 fn length(value: &Value) -> usize {
     struct Count(usize);
     impl Write for Count {
@@ -105,7 +105,7 @@ fn length(value: &Value) -> usize {
     count.0
 }
 
-/// What an object takes without its values: braces, keys, colons and commas.
+/// Returns the length of an object without its values: braces, keys, colons and commas.
 fn frame(fields: &Map<String, Value>) -> usize {
     2 + fields.keys().map(|key| key.chars().map(cost).sum::<usize>() + 4).sum::<usize>()
 }
@@ -126,7 +126,7 @@ fn note(bytes: usize) -> Value {
     Value::String(out)
 }
 
-/// The bytes of a character inside a JSON string.
+/// Returns the bytes of a character inside a JSON string.
 const fn cost(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,

@@ -1,4 +1,4 @@
-//! What a job came to in the end, found message by message: nobody needs them all at once.
+//! The final output of a job, collected message by message, so that the messages need not be in memory at once.
 
 use std::collections::VecDeque;
 
@@ -6,26 +6,26 @@ use serde_json::Value;
 
 use super::OutputMessage;
 
-/// The result that the agent told in the last attempt, else the last thing it said as a whole, else the last answer of a tool, else its
-/// lines without a shape.
+/// Final output of the last attempt: the result that the agent reported, else its last complete message, else the last
+/// result of a tool, else its unstructured lines.
 #[derive(Debug, Default)]
 pub struct FinalOutput {
     told: Option<String>,
     said: Option<String>,
     answered: Option<String>,
     lines: VecDeque<String>,
-    /// Of `lines`, and whether there were more.
+    /// Size of `lines`, and whether earlier lines were dropped.
     bytes: usize,
     forgotten: bool,
 }
 
-/// Of lines without a shape, the last ones are kept.
+/// Maximum size of the unstructured lines; the last ones are kept.
 const MOST: usize = 64 << 10;
 
 impl FinalOutput {
     pub fn hear(&mut self, message: OutputMessage) {
         match message {
-            // What an earlier attempt said is not what the job came to.
+            // Output of an earlier attempt does not count.
             OutputMessage::System { subtype: Some(subtype), .. } if subtype == OutputMessage::ATTEMPT => {
                 *self = Self::default();
             }
@@ -38,7 +38,7 @@ impl FinalOutput {
                 Some(text) => self.told = Some(text),
                 None => self.remember(line),
             },
-            // What a subagent says is not the agent's own word.
+            // Messages of a subagent are not messages of the agent.
             OutputMessage::Assistant { extra, .. }
                 if extra.get("line").is_some_and(|line| line.get("parent_tool_use_id").is_some()) => {}
             OutputMessage::Assistant { content: Some(content), partial: None | Some(false), .. }
@@ -53,7 +53,8 @@ impl FinalOutput {
         }
     }
 
-    /// Whether the agent itself has said what it came to: only its later words can change that.
+    /// Checks whether the agent itself has produced a result or message, which only later messages of the agent can
+    /// change.
     pub const fn is_said(&self) -> bool {
         self.told.is_some() || self.said.is_some()
     }
@@ -85,7 +86,8 @@ fn text_of(value: &Value) -> Option<String> {
     }
 }
 
-/// A command may end with a line like Claude's last one, which is none of our messages and so stays as it is.
+/// Returns the result in a command's last line, if it has the form of Claude's result line. Such a line is not one of
+/// our messages, so it arrives as plain text.
 fn told(line: &str) -> Option<String> {
     let fields = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");

@@ -254,7 +254,7 @@ fn message() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A missing text and `null` are the same; for `input`, `result` and extras they are not.
+/// Treats a missing text and `null` as equal. For `input`, `result` and extra keys they differ.
 fn without_empty_texts(mut message: Value) -> Value {
     let texts = ["subtype", "content", "tool_use_id", "error", "code", "stack"];
     message.as_object_mut().unwrap().retain(|key, value| !(value.is_null() && texts.contains(&key.as_str())));

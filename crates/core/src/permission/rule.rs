@@ -1,4 +1,4 @@
-//! One rule: a tool, or the shell commands that a pattern means.
+//! One permission rule: a tool, or the shell commands that match a pattern.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,22 +11,22 @@ use super::runner;
 use super::shell::{self, Word};
 use super::within::{self, Command, Piece};
 
-/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` stands for any
-/// letters of a word, and as a word of its own for any words.
+/// A tool (`Read`, `mcp__files__*`), or commands of a shell tool by their words (`Bash(cargo *)`). `*` matches any
+/// letters of a word, and as a separate word any words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "permission", "examples" = ["Read", "Bash(cargo *)", "mcp__files__*"]))]
 pub struct Rule {
     tool: String,
-    /// The words of the pattern; none means every use of the tool.
+    /// Words of the pattern; none means every use of the tool.
     words: Option<Vec<String>>,
     written: String,
 }
 
-/// Tools that hand a text to a shell, as the runtimes call them.
+/// Names of the runtimes' tools that pass a text to a shell.
 const SHELLS: [&str; 6] = ["Bash", "bash", "shell", "local_shell", "run_shell_command", "execute"];
 
-/// What may stand beside the command in a use of a shell tool without changing what is run, or where.
+/// Inputs of a shell tool that do not change which command is run, or where.
 const HARMLESS: [&str; 5] = ["command", "description", "timeout", "run_in_background", "timeout_ms"];
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,14 +74,14 @@ fn words(text: &str, tool: &str, pattern: &str) -> Result<Vec<String>, RuleError
     if let Some(letter) = pattern.chars().find(strange) {
         return Err(RuleError::NotWords { pattern: pattern.to_owned(), letter });
     }
-    // `git:*`, as Claude Code writes it.
+    // The form `git:*` of Claude Code.
     let (pattern, and_more) = pattern.strip_suffix(":*").map_or((pattern, None), |start| (start, Some("*")));
     let words: Vec<String> = pattern.split_whitespace().chain(and_more).map(str::to_owned).collect();
     if words.is_empty() { Err(RuleError::Empty(text.to_owned())) } else { Ok(words) }
 }
 
 impl Rule {
-    /// For what is allowed: there is no doubt.
+    /// Checks whether the rule matches with certainty, for allow rules.
     pub(super) fn surely_means(&self, tool: &str, input: &Value) -> bool {
         if !letters_match(&self.tool, tool) {
             return false;
@@ -93,7 +93,7 @@ impl Rule {
         only_harmless && words.is_some_and(|words| surely(pattern, &words))
     }
 
-    /// For what is denied or asked: it cannot be ruled out.
+    /// Checks whether the rule may match, for deny and ask rules.
     pub(super) fn could_mean(&self, tool: &str, input: &Value) -> bool {
         if !letters_match(&self.tool.to_ascii_lowercase(), &tool.to_ascii_lowercase()) {
             return false;
@@ -128,7 +128,7 @@ fn surely(pattern: &[String], words: &[Word]) -> bool {
 fn could(pattern: &[String], command: &Command) -> bool {
     let words = &command.words;
     let is_open = |at: usize| words[at] == Piece::Open;
-    // What is open may be no word at all.
+    // An open piece may expand to no word at all.
     let pass = |mut reached: Vec<bool>| {
         for at in 0..words.len() {
             reached[at + 1] |= reached[at] && is_open(at);
@@ -136,7 +136,7 @@ fn could(pattern: &[String], command: &Command) -> bool {
         reached
     };
     let is_option = |at: usize| matches!(&words[at], Piece::Known(word) if word.starts_with(['-', '+']));
-    // `git -C . push` is a `git push`: options may stand before every word but the first, each with a value of its own.
+    // `git -C . push` is a `git push`: options may precede every word but the first, each with a value.
     let pass_options = |mut reached: Vec<bool>| {
         for at in 0..words.len() {
             if reached[at] && is_option(at) {
@@ -161,7 +161,7 @@ fn could(pattern: &[String], command: &Command) -> bool {
                 |at| matches!(&words[at], Piece::Known(word) if word_could(part, word, index == 0)),
             )
         };
-        // Or it may be this one, and more.
+        // Or an open piece may expand to this word and more.
         for at in 0..words.len() {
             next[at] |= reached[at] && is_open(at);
         }
@@ -170,13 +170,13 @@ fn could(pattern: &[String], command: &Command) -> bool {
     reached[words.len()]
 }
 
-/// How far a pattern can have come, after a `*`.
+/// Returns the positions that a pattern can have reached after a `*`.
 fn any_words(reached: &[bool]) -> Vec<bool> {
     let first = reached.iter().position(|reached| *reached).unwrap_or(reached.len());
     (0..reached.len()).map(|at| at >= first).collect()
 }
 
-/// After a word of its own.
+/// Returns the positions that a pattern can have reached after one more word.
 fn one_word(reached: &[bool], means: impl Fn(usize) -> bool) -> Vec<bool> {
     let mut next = vec![false; reached.len()];
     for at in 0..reached.len() - 1 {
@@ -185,7 +185,7 @@ fn one_word(reached: &[bool], means: impl Fn(usize) -> bool) -> Vec<bool> {
     next
 }
 
-/// A program may be called by its path, and on some disks in capitals.
+/// Checks whether a word may match. A program can be called by its path, and on some file systems in capitals.
 fn word_could(pattern: &str, word: &str, is_program: bool) -> bool {
     if !is_program {
         return letters_match(pattern, word);
@@ -194,7 +194,7 @@ fn word_could(pattern: &str, word: &str, is_program: bool) -> bool {
     letters_match(&pattern, &word) || letters_match(&pattern, runner::base_name(&word))
 }
 
-/// `*` stands for any letters.
+/// Checks whether a text matches a pattern in which `*` matches any letters.
 fn letters_match(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

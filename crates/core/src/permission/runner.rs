@@ -1,6 +1,6 @@
-//! Programs that run what they are given: their own name says nothing about what happens.
+//! Programs that run other commands, so that their own name does not determine what is run.
 
-/// Their words, or some of them, are a command; so no allow rule means them.
+/// Programs whose words, or some of them, are a command. No allow rule matches them.
 const RUNNERS: [&str; 74] = [
     ".",
     "alias",
@@ -78,13 +78,13 @@ const RUNNERS: [&str; 74] = [
     "zsh",
 ];
 
-/// Words of the shell's own grammar that stand where a command would.
+/// Keywords of the shell that can occur in the position of a command.
 const KEYWORDS: [&str; 22] = [
     "!", "[[", "]]", "case", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if", "in",
     "select", "then", "time", "until", "while", "{", "}", "((",
 ];
 
-/// Programs with a language of their own, in which any word may be a program.
+/// Programs with their own language, in which any word may be a program.
 const INTERPRETERS: [&str; 16] = [
     "awk",
     "bun",
@@ -104,19 +104,19 @@ const INTERPRETERS: [&str; 16] = [
     "sed",
 ];
 
-/// Such a command is never plain, whatever its words are.
+/// Checks whether a program runs other commands, so that its command is never plain.
 pub(super) fn runs_others(program: &str) -> bool {
     let name = base_name(program);
     KEYWORDS.contains(&program) || RUNNERS.iter().any(|runner| runner.eq_ignore_ascii_case(name))
 }
 
-/// Anything that stands among its words may be a command.
+/// Checks whether a program may run any of its words as a command.
 pub(super) fn may_run_its_words(program: &str) -> bool {
     let name = base_name(program);
     runs_others(program) || INTERPRETERS.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// `find` runs what follows these.
+/// Checks for the options of `find` that are followed by a command.
 pub(super) fn runs_what_follows(word: &str) -> bool {
     matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir")
 }

@@ -1,6 +1,6 @@
-//! A small reader of shell commands that understands one thing: a single plain command. Whatever else a shell would do
-//! with a text (run two commands, expand a variable, redirect, define) makes it not plain, and so does all that shells
-//! do not agree on.
+//! A parser for shell commands that accepts only a single plain command. A text for which a shell would do more (run
+//! two commands, expand a variable, redirect, define) is not plain. The same applies to everything that shells treat
+//! differently.
 
 use super::runner;
 
@@ -8,14 +8,14 @@ use super::runner;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Word {
     Known(String),
-    /// Files by a pattern: any words at all.
+    /// A file name pattern, which can expand to any words.
     Files,
 }
 
-/// Longer commands are read by nobody, so nobody has allowed them.
+/// Maximum length of a command. Nobody reads longer commands, so they cannot be allowed.
 pub(super) const LONGEST: usize = 32 << 10;
 
-/// The words, or none if it is anything but a plain command.
+/// Returns the words; none if the text is not a plain command.
 pub(super) fn plain(text: &str) -> Option<Vec<Word>> {
     if text.len() > LONGEST {
         return None;
@@ -34,7 +34,7 @@ pub(super) fn plain(text: &str) -> Option<Vec<Word>> {
     let finds = runner::base_name(program) == "find";
     let runs = |word: &Word| match word {
         Word::Known(word) => runner::runs_what_follows(word),
-        // A file may have the name of an option.
+        // A file can have the name of an option.
         Word::Files => finds,
     };
     (!odd_name && !runner::runs_others(program) && !words.iter().any(runs)).then_some(words)
@@ -54,7 +54,7 @@ fn word(letters: &mut Letters<'_>) -> Option<Word> {
             '"' => double_quoted(letters, &mut text)?,
             '\\' => text.push(letters.next().filter(|next| next.is_ascii_graphic() || *next == ' ')?),
             '*' | '?' | '[' => files = true,
-            // A home, a comment, and in zsh the path of a program.
+            // A home directory, a comment, or in zsh the path of a program.
             '~' | '#' | '=' if begins => return None,
             'a'..='z' | 'A'..='Z' | '0'..='9' => text.push(letter),
             '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%' | '=' | ']' | '~' | '#' | '^' => {
@@ -91,7 +91,7 @@ fn double_quoted(letters: &mut Letters<'_>, text: &mut String) -> Option<()> {
     }
 }
 
-/// Inside quotes everything is a letter, but what cannot be seen has no business there.
+/// Accepts every character inside quotes except control characters.
 fn ordinary(letter: char) -> Option<char> {
     (matches!(letter, '\n' | '\t') || !letter.is_control()).then_some(letter)
 }

@@ -14,7 +14,7 @@ fn of_command(rules: &Permissions, command: &str) -> Verdict {
 
 const DENIED: fn(&str) -> Verdict = |rule| Verdict::Deny { rule: rule.to_owned() };
 
-/// Each of these would run something else than `cargo` with some words, or may in one shell or another.
+/// Each of these runs, or may run in some shell, something other than `cargo` with arguments.
 const HOSTILE: [&str; 92] = [
     "cargo x && rm -rf /",
     "cargo x&&rm -rf /",
@@ -240,7 +240,7 @@ fn what_is_denied_is_found_wherever_it_hides() {
     assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
 }
 
-/// Options before a subcommand change nothing about what it is.
+/// Options before a subcommand do not change what it is.
 #[test]
 fn options_between_the_words_hide_nothing() {
     let asks =
@@ -281,7 +281,7 @@ fn options_between_the_words_hide_nothing() {
         assert_eq!(of_command(&denies, command), DENIED(rule), "{command:?}");
     }
     assert_eq!(of_command(&denies, "git push origin main"), Verdict::Allow);
-    // What is allowed is compared word by word.
+    // Allow rules are compared word by word.
     let narrow = permissions(&["Bash(git status)"], &[], &[]);
     assert_eq!(of_command(&narrow, "git -C . status"), Verdict::Ask);
 }

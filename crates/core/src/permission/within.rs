@@ -1,35 +1,35 @@
-//! All the commands that a text could run when a shell gets it: what a deny rule is held against. It rather finds one
-//! that is none than misses one.
+//! All commands that a text may run in a shell, for deny and ask rules. In doubt, it finds a command too many rather
+//! than missing one.
 
 use super::runner;
 use super::shell::LONGEST;
 
-/// One word of a command that may be run.
+/// One word of a possible command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     Known(String),
-    /// Something is put in its place when it is run: any words at all.
+    /// A word that is expanded at run time and can become any words.
     Open,
 }
 
-/// A command that may be run.
+/// A possible command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Command {
     pub(super) words: Vec<Piece>,
-    /// It may begin with any of its words.
+    /// The command may begin at any of its words.
     pub(super) anywhere: bool,
 }
 
-/// Texts in texts in texts.
+/// Maximum depth of commands nested in texts.
 const DEEPEST: u32 = 6;
 
-/// Every command that this may run; none if it cannot be told.
+/// Returns every command that the text may run; none if that cannot be determined.
 pub(super) fn commands(text: &str) -> Option<Vec<Command>> {
     let mut found = Vec::new();
     collect(text, DEEPEST, &mut found).then_some(found)
 }
 
-/// As above, of words that no shell reads any more.
+/// Returns every command that these words may run. No shell parses the words again.
 pub(super) fn commands_of_words(words: &[String]) -> Option<Vec<Command>> {
     let mut found = Vec::new();
     let words = words.iter().cloned().map(Piece::Known).collect();
@@ -47,7 +47,7 @@ fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
         return false;
     }
     if nested {
-        // Where one text is inside another, quotes do not say any more what is a command.
+        // If a text contains another one, quotes do not show any more where a command begins.
         for part in text.split([';', '|', '&', '(', ')', '<', '>', '`', '\n', '{', '}']) {
             let part = part.replace(['"', '\'', '\\'], "");
             let words: Vec<_> = part.split_whitespace().map(piece).collect();
@@ -61,7 +61,7 @@ fn piece(word: &str) -> Piece {
     if word.contains(['$', '*', '?', '[', '~']) { Piece::Open } else { Piece::Known(word.to_owned()) }
 }
 
-/// The command itself, and what it may run in turn.
+/// Adds the command, and the commands that it may run in turn.
 fn add(mut words: Vec<Piece>, depth: u32, found: &mut Vec<Command>) -> bool {
     let is_assignment = |word: &Piece| matches!(word, Piece::Known(word) if word.contains('='));
     while words.first().is_some_and(is_assignment) {
@@ -95,9 +95,9 @@ struct Reader {
     commands: Vec<Vec<Piece>>,
     words: Vec<Piece>,
     word: Option<Piece>,
-    /// The next word is a file, not a word of the command.
+    /// The next word is the file of a redirection and not a word of the command.
     file: bool,
-    /// There is a text inside this one, or it does not end as it should.
+    /// The text contains another text, or a quote is not closed.
     nested: bool,
 }
 
@@ -169,7 +169,7 @@ impl Reader {
         self.text(letter.encode_utf8(&mut [0; 4]));
     }
 
-    /// A word that is open stays so.
+    /// Appends to the current word. An open word stays open.
     fn text(&mut self, more: &str) {
         if let Piece::Known(text) = self.word.get_or_insert_with(|| Piece::Known(String::new())) {
             text.push_str(more);
@@ -183,7 +183,7 @@ impl Reader {
         }
     }
 
-    /// `2>` is no word of its own.
+    /// Begins a redirection. The number in `2>` is not a word.
     fn redirect(&mut self) {
         let is_number = |word: &Piece| matches!(word, Piece::Known(text) if text.chars().all(|letter| letter.is_ascii_digit()));
         if self.word.as_ref().is_some_and(is_number) {

@@ -1,5 +1,5 @@
-//! The firings to come of each schedule, as far as the clock decides them. Everything that shows a next firing asks
-//! [`Outlook`], so that no two places disagree.
+//! The next firings of each schedule, as far as the clock decides them. All code that shows a next firing uses
+//! [`Outlook`], so that all places agree.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::TriggerConfig;
 
-/// Limits the search for the next allowed time of an expression that its calendar never allows.
+/// Limit of the search for the next allowed time, for an expression that its calendar never allows.
 const MOST_TRIED: usize = 2_000;
 
-/// A fleet at one moment, asked when its schedules fire.
+/// State of a fleet at one moment, from which the next firings are computed.
 #[derive(Debug)]
 pub struct Outlook<'a> {
     now: Timestamp,
@@ -27,28 +27,28 @@ pub struct Outlook<'a> {
 }
 
 impl<'a> Outlook<'a> {
-    /// `snapshot` has to contain the ledger if the fleet has budgets (`Store::snapshot_of`).
+    /// Creates an outlook. `snapshot` has to contain the ledger if the fleet has budgets (`Store::snapshot_of`).
     pub fn new(now: Timestamp, roster: &'a Roster, snapshot: &'a Snapshot) -> Self {
         Self { now, roster, snapshot, crowds: Crowds::of(roster) }
     }
 
-    /// Returns the next firing of the schedule, which never lies in the past. None if the schedule is off, paused or over, if it
-    /// counts from the end of a job that has not ended, if it waits for something whose end nobody knows, and if the
-    /// clock does not fire it.
+    /// Returns the next firing of the schedule, which is never in the past. None if the schedule is disabled, paused or
+    /// finished, if it counts from the end of a job that has not ended, if it waits for something with an unknown end,
+    /// or if the clock does not fire it.
     pub fn next(&self, agent: &Agent, schedule: &Schedule) -> Option<Timestamp> {
         self.firings(agent, schedule, self.now, 1).pop()
     }
 
-    /// As [`Self::firings`], also for a `from` in the past: then the times of a cron schedule between `from` and now come
-    /// first, as its expression and its calendar have them. What became of those is in the ledger.
+    /// Returns the same as [`Self::firings`], also for a `from` in the past. Then the times of a cron schedule between
+    /// `from` and now come first, as its expression and calendar define them. The ledger has their outcomes.
     pub fn times(&self, agent: &Agent, schedule: &Schedule, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let mut times = self.search(agent, schedule, |search| search.passed(from, count));
         times.extend(self.firings(agent, schedule, from, count - times.len()));
         times
     }
 
-    /// Returns the firings of the schedule from `from` on, at most `count`, none in the past. An interval counts from the end of each run,
-    /// so its times hold if the runs take no time.
+    /// Returns at most `count` firings of the schedule from `from` on, none in the past. An interval counts from the
+    /// end of each run, so its times are exact only if the runs take no time.
     pub fn firings(
         &self,
         agent: &Agent,
@@ -103,21 +103,21 @@ pub(super) struct Search<'a> {
     pub(super) look: due::Look<'a>,
 }
 
-/// What a used-up provider means for firings: those before `until` make jobs that wait for it.
+/// Effect of a used-up provider on firings: firings before `until` create jobs that wait for it.
 struct Park {
     until: Timestamp,
-    /// A job of the schedule waits for it already.
+    /// True if a job of the schedule already waits for it.
     has_job: bool,
 }
 
 impl Search<'_> {
-    /// The times of a cron schedule after `from` until now.
+    /// Returns the times of a cron schedule after `from` until now.
     fn passed(&self, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let TriggerConfig::Cron { expression: cron, .. } = &self.look.schedule.trigger else {
             return Vec::new();
         };
         let (timing, zone, now) = (&self.look.schedule.timing, self.look.zone(), self.look.now);
-        // With jitter the due time before `from` may belong to a firing after it.
+        // With jitter, a due time before `from` may have its firing after it.
         let before = cron.previous_before(just_after(from), zone);
         let (mut after, mut found, mut tried) = (before.map_or(from, just_before), Vec::new(), 0);
         while from < now && found.len() < count && tried < MOST_TRIED {
@@ -137,12 +137,12 @@ impl Search<'_> {
         found
     }
 
-    /// `from` is not before now, here and below.
+    /// Returns the firings of a cron schedule. `from` is not before now, here and in the following functions.
     fn cron(&self, cron: &Cron, from: Timestamp, count: usize) -> Vec<Timestamp> {
         let (timing, zone) = (&self.look.schedule.timing, self.look.zone());
         let Ok(mut opens) = self.money() else { return Vec::new() };
-        // Of the firings that meet a used-up provider the first makes a job, and `skip` skips the others. With a work source
-        // each of them looks for work.
+        // The first firing before a used-up provider is available creates a job, and `skip` skips the others. With a
+        // work source, each of them looks for work.
         let skips = timing.overlap == Overlap::Skip && !self.look.live.takes_work;
         let park = self.park().filter(|_| skips);
         if let Some(park) = park.as_ref().filter(|park| park.has_job) {
@@ -173,7 +173,7 @@ impl Search<'_> {
         found
     }
 
-    /// Where the search begins: with jitter the last due time may still lie ahead.
+    /// Returns the start of the search. With jitter, the firing of the last due time may still be in the future.
     fn after(&self, cron: &Cron, start: Timestamp) -> Timestamp {
         let decided = self.look.decided_until();
         let last = cron.previous_before(just_after(start), self.look.zone());
@@ -193,7 +193,7 @@ impl Search<'_> {
             if found.len() == count {
                 break;
             }
-            // A job that waits for its provider ends after that at the earliest.
+            // A job that waits for its provider does not end before the wait does.
             let end = parked.take().map_or(allowed, |until| until.max(allowed));
             let Ok(next) = end.checked_add(step) else { break };
             at = next.max(last_before(from, next, step));
@@ -201,7 +201,8 @@ impl Search<'_> {
         found
     }
 
-    /// When the interval is due, or as soon after that as there is money. None while that is not known.
+    /// Returns the time at which the interval is due, or the time after that at which there is budget. None if that is
+    /// not known.
     fn interval_start(&self, interval: Interval) -> Option<Timestamp> {
         let waits = self.look.record.waiting.as_ref().map(|waiting| waiting.reason);
         let ends_by_itself = matches!(waits, None | Some(SkipReason::OutsideHours | SkipReason::OverBudget));
@@ -222,7 +223,8 @@ impl Search<'_> {
         at.into_iter().filter(|at| *at >= from).collect()
     }
 
-    /// When a firing has money: firings before that are skipped. An error if no time brings any.
+    /// Returns the time from which firings have budget; earlier firings are skipped. Returns an error if no time brings
+    /// budget.
     fn money(&self) -> Result<Timestamp, ()> {
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
         match over.filter(|over| !over.may_pass()) {
@@ -242,7 +244,7 @@ impl Search<'_> {
     }
 }
 
-/// Goes to the last step before `from` at once, if that lies far away.
+/// Returns the last step before `from` directly, so that a distant time does not need many steps.
 fn last_before(from: Timestamp, at: Timestamp, step: SignedDuration) -> Timestamp {
     let steps = from.duration_since(at).as_secs() / step.as_secs().max(1) - 1;
     let Ok(steps @ 1..) = i32::try_from(steps) else { return at };
@@ -257,7 +259,7 @@ fn just_after(at: Timestamp) -> Timestamp {
     at.checked_add(SignedDuration::from_nanos(1)).unwrap_or(at)
 }
 
-/// Every time of an expression after `from`.
+/// Returns all times of an expression after `from`.
 pub fn times(cron: &Cron, zone: &TimeZone, from: Timestamp) -> impl Iterator<Item = Timestamp> {
     std::iter::successors(cron.next_after(from, zone), |at| cron.next_after(*at, zone))
 }

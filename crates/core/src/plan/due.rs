@@ -1,4 +1,4 @@
-//! One schedule that lives by the clock: which of its due times run, and which do not.
+//! The rules for one schedule that the clock fires: which of its due times run.
 
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -11,13 +11,13 @@ use crate::roster::Schedule;
 use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
 use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
 
-/// All that decides about one schedule.
+/// Input of the decision about one schedule.
 pub(super) struct Look<'a> {
     pub(super) now: Timestamp,
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
     pub(super) live: &'a Live<'a>,
-    /// Other schedules have the same interval.
+    /// True if other schedules have the same interval.
     pub(super) crowded: bool,
     pub(super) snapshot: &'a Snapshot,
 }
@@ -36,7 +36,7 @@ impl Look<'_> {
             TriggerConfig::Delay { .. } => {
                 self.record.run_at.map_or_else(Verdict::default, |at| self.delay(at, places))
             }
-            // The rest fire on what happens outside, not by the clock.
+            // The other triggers are fired by external occurrences and not by the clock.
             TriggerConfig::Webhook { .. }
             | TriggerConfig::Chat { .. }
             | TriggerConfig::Manual {}
@@ -53,12 +53,13 @@ impl Look<'_> {
         let jitter =
             self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
-        // Whatever the clocks say, it waits one interval at most.
+        // The wait is at most one interval, even if the clock was set.
         let from = self.counted_from().map(|from| from.min(self.now));
         interval.next_trigger(from, jitter, place, self.record.armed_at.min(self.now))
     }
 
-    /// The end of its last run, or with a work source its last look for work, on the wall clock as it is set now.
+    /// Returns the end of its last run, or with a work source its last poll if that is later, on the wall clock as it
+    /// is set now.
     fn counted_from(&self) -> Option<Timestamp> {
         let now = self.snapshot.moment(self.now);
         let polled_at = self.polled_at().filter(|_| self.live.takes_work);
@@ -69,7 +70,7 @@ impl Look<'_> {
         self.record.polled_at.map(|at| at.on_clock_of(self.snapshot.moment(self.now)))
     }
 
-    /// When its `end_at` passes, if that lies ahead.
+    /// Returns the time at which its `end_at` passes, if that is in the future.
     pub(super) fn ends(&self) -> Option<Timestamp> {
         let end = self.schedule.timing.end_at.filter(|end| *end > self.now)?;
         self.schedule.is_over(end).then_some(end)
@@ -79,8 +80,8 @@ impl Look<'_> {
         Occurrence::Interval(self.record.interval_count + 1).key(self.record.generation)
     }
 
-    /// Whether what it fired last has to come to an end before it fires again. With a work source that is only the
-    /// look for work itself, so that free places are filled beside jobs that take long; and, after a pause, the probe.
+    /// Checks whether the last firing has to end before the next one. With a work source only the poll itself has to
+    /// end, so that free places are filled while other jobs run long; after a pause, also the probe.
     pub(super) fn is_under_way(&self) -> bool {
         if self.live.takes_work {
             self.live.preparing || (self.record.fuse.pauses > 0 && self.live.by_trigger())
@@ -89,14 +90,14 @@ impl Look<'_> {
         }
     }
 
-    /// From the end of the last job that it fired; while that one lives there is no next time. With a work source from
-    /// the last look, too.
+    /// Decides about an interval, which counts from the end of the last job that it fired. There is no next time before
+    /// that job has ended. With a work source it also counts from the last poll.
     fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
         if self.is_under_way() {
             return Verdict::default();
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
-        // Jobs that end one after another must not put off the look that takes everything.
+        // Jobs that end one after another must not delay the poll that sees all items.
         let poll_due = self.polled_at().and_then(|at| at.checked_add(interval.duration()).ok());
         if self.wants_fill(places) && poll_due.is_some_and(|at| at <= self.now) {
             due = due.min(self.now);
@@ -127,7 +128,7 @@ impl Look<'_> {
         verdict
     }
 
-    /// Whether it may look for work now although it is not due.
+    /// Checks whether it may look for work now although it is not due.
     fn wants_fill(&self, places: &Places) -> bool {
         let is_open = || self.schedule.timing.next_allowed(self.now, self.zone()) == Some(self.now);
         self.live.takes_work
@@ -166,7 +167,7 @@ impl Look<'_> {
         verdict
     }
 
-    /// Up to when its due times are decided, or nobody's.
+    /// Returns the time up to which its due times are decided or do not count.
     pub(super) fn decided_until(&self) -> Timestamp {
         let armed_at = self.record.armed_at;
         self.record.last_due.map_or(armed_at, |last| last.max(armed_at))
@@ -178,12 +179,12 @@ impl Look<'_> {
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let replayed = self.record.replay_until.is_some_and(|until| due <= until);
             let outcome = match outcome {
-                // It has its row, as a rule, so nothing makes room for it.
+                // It usually has its row already, so nothing has to make room for it.
                 FiringOutcome::Ran if replayed => Some(outcome),
                 FiringOutcome::Ran => self.against_overlap(due, places, &mut verdict),
                 decided => Some(decided),
             };
-            // A firing that waits stops the row: what comes after it is looked at when it has fired.
+            // A firing that waits stops the loop. Later due times are decided after it has fired.
             let Some(outcome) = outcome else { return verdict };
             verdict.fire(self, Occurrence::Cron(due).key(self.record.generation), due, outcome);
         }
@@ -194,8 +195,8 @@ impl Look<'_> {
         verdict
     }
 
-    /// The due times in (since, now] and within its bounds, oldest first; of very many only the newest, which is all any
-    /// policy runs.
+    /// Returns the due times in (since, now] and within its bounds, oldest first. If there are very many, returns only
+    /// the newest, because no policy runs more.
     pub(super) fn overdue(&self, cron: &Cron, since: Timestamp) -> Vec<Timestamp> {
         let timing = &self.schedule.timing;
         let just_after = self.now.checked_add(SignedDuration::from_nanos(1)).unwrap_or(self.now);
@@ -220,13 +221,14 @@ impl Look<'_> {
         let within = |at: &Timestamp| {
             timing.start_at.is_none_or(|start| *at >= start) && timing.end_at.is_none_or(|end| *at < end)
         };
-        // With jitter the last due time may still lie ahead, too.
+        // With jitter, the firing of the last due time may also still be in the future.
         let last = cron.previous_before(next, self.zone()).filter(|last| *last > since).filter(within);
         let last = last.map(|last| self.spread(cron, last)).filter(|last| *last > self.now);
         last.or_else(|| Some(next).filter(within).map(|next| self.spread(cron, next)))
     }
 
-    /// Cron times are exact unless jitter was asked for; then it is a share of the time to the next one.
+    /// Returns the firing time of a due time. Cron times are exact unless jitter is set; then the shift is a share of
+    /// the time to the next due time.
     pub(super) fn spread(&self, cron: &Cron, due: Timestamp) -> Timestamp {
         let Some(jitter) = self.schedule.timing.jitter else { return due };
         let Some(next) = cron.next_after(due, self.zone()) else { return due };
@@ -235,7 +237,7 @@ impl Look<'_> {
         due.checked_add(jitter.share_of(next.duration_since(due), place)).unwrap_or(due)
     }
 
-    /// What the calendar and the misfire policy make of due times, oldest first.
+    /// Decides the outcomes of due times by the calendar and the misfire policy, oldest first.
     pub(super) fn misfires(&self, overdue: Vec<Timestamp>) -> Vec<(Timestamp, FiringOutcome)> {
         let timing = &self.schedule.timing;
         let newest = overdue.iter().copied().rfind(|due| timing.allows(*due, self.zone()));
@@ -258,21 +260,21 @@ impl Look<'_> {
         self.now.duration_since(due)
     }
 
-    /// Whether nobody could fire it in time. What was held back, or comes only now because the machine was busy, was not
-    /// missed.
+    /// Checks whether no daemon could fire it in time. A due time that had to wait, or that is late because the machine
+    /// was busy, was not missed.
     pub(super) fn missed(&self, due: Timestamp) -> bool {
         let held_back = self.record.waiting.as_ref().is_some_and(|waiting| due >= waiting.due);
         !held_back && !self.snapshot.uptime.covers(due, self.snapshot.moment(self.now))
     }
 
-    /// What becomes of a firing that should run, given the jobs that live; none if it has to wait.
+    /// Decides the outcome of a firing that should run, by the jobs that have not ended; none if it has to wait.
     fn against_overlap(
         &self,
         due: Timestamp,
         places: &mut Places,
         verdict: &mut Verdict,
     ) -> Option<FiringOutcome> {
-        // `run_all` makes up each missed firing: they queue, or the first would push out the others.
+        // `run_all` runs each missed firing. They queue, because otherwise the first would displace the others.
         let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
         let is_under_way = match self.schedule.timing.overlap {
             _ if self.live.takes_work => self.is_under_way(),
@@ -282,9 +284,9 @@ impl Look<'_> {
         if !queues && is_under_way {
             return Some(FiringOutcome::Skipped(SkipReason::AlreadyRunning));
         }
-        // Before any question of places: what has no money keeps its place until there is some.
+        // Check the budget before the places: a firing without budget keeps its turn until there is budget.
         match places.over {
-            // Others have reserved what it needs; it runs if they leave it.
+            // Running attempts have reserved the amount that it needs; it runs if they leave enough.
             Some(over) if over.may_pass() => {
                 verdict.wait(self, due, Hold::OverBudget(over));
                 verdict.wake_at = over.until;
@@ -304,10 +306,10 @@ impl Look<'_> {
         Some(FiringOutcome::Ran)
     }
 
-    /// Queueing firings, and those that push the previous job aside, never wait.
+    /// Returns the reason to wait. Firings that queue or cancel the previous job never wait.
     fn in_the_way(&self, places: &Places) -> Option<Hold> {
         match self.schedule.timing.overlap {
-            // Its jobs have items of their own, and none of them is in another's way.
+            // Its jobs have separate items, so they do not block each other.
             _ if self.live.takes_work => places.full(),
             Overlap::Queue => None,
             Overlap::CancelPrevious if !self.live.is_empty() => None,
@@ -330,7 +332,7 @@ impl Look<'_> {
     }
 }
 
-/// The spread of intervals that nobody set a jitter for.
+/// Spread of intervals without a configured jitter.
 const AUTOMATIC: Jitter = Jitter::ONE;
 
 impl Verdict {
@@ -348,10 +350,10 @@ impl Verdict {
         self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome, made_up });
     }
 
-    /// Says so once: the record remembers what it waits for, and since when.
+    /// Adds the wait once: the record stores the reason and the start.
     fn wait(&mut self, look: &Look<'_>, due: Timestamp, hold: Hold) {
         let known = look.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
-        // A row before it clears what the record remembers.
+        // A row before it clears the stored wait.
         if !known || !self.actions.is_empty() {
             self.actions.push(Action::Wait { schedule: look.schedule.id, due, hold });
         }

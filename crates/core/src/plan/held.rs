@@ -1,5 +1,6 @@
-//! Jobs that wait because their schedule has paused itself: nothing of it starts during the pause, and then one goes first;
-//! and those whose schedule has left the config, and with it what they may not do.
+//! Jobs that have to wait for their schedule. While a schedule is paused none of its jobs starts, and after the pause
+//! one probe starts first. Jobs whose schedule was removed from the config wait too, because its restrictions were
+//! removed with it.
 
 use std::collections::HashMap;
 
@@ -10,18 +11,18 @@ use crate::id::{JobId, ScheduleId};
 use crate::roster::{Agent, Schedule};
 use crate::schedule::{DisabledBy, ScheduleState, SkipReason};
 
-/// What a job of a schedule waits for before it may start.
+/// Reason why a job of a schedule may not start yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held<'a> {
     Paused {
         reason: &'a str,
         until: Timestamp,
     },
-    /// The pause is over, and this one shows whether it goes well now.
+    /// The pause is over, and this job is the probe.
     Probe(&'a JobId),
-    /// Somebody turned the schedule off during its pause.
+    /// The schedule was disabled during its pause.
     Off,
-    /// It is not in the config.
+    /// The schedule is not in the config.
     Gone,
 }
 
@@ -54,7 +55,7 @@ impl Held<'_> {
     }
 }
 
-/// What keeps the jobs of an agent's schedules from starting.
+/// Reasons that prevent the jobs of an agent's schedules from starting.
 #[derive(Debug)]
 pub struct Holds<'a>(HashMap<ScheduleId, Option<Held<'a>>>);
 
@@ -64,8 +65,8 @@ impl<'a> Holds<'a> {
         Self(agent.schedules.iter().map(of_schedule).collect())
     }
 
-    /// During a pause what has begun goes on, and jobs by hand are somebody's wish; all else that the schedule fired
-    /// waits with it. Without its schedule nothing starts.
+    /// Returns the reason why a job may not start. During a pause, jobs with an attempt continue, and jobs by hand
+    /// start; all other jobs of the schedule wait. Without its schedule no job starts.
     pub fn job(&self, job: &LiveJob) -> Option<Held<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
         let Some(held) = self.0.get(&schedule) else { return Some(Held::Gone) };
@@ -89,7 +90,7 @@ impl Snapshot {
         }
     }
 
-    /// The one that is under way, or else the oldest that is ready.
+    /// Returns the job that runs or has had an attempt, else the oldest that is ready.
     fn probe(&self, schedule: &Schedule, now: Timestamp) -> Option<&JobId> {
         let mut ready = None;
         for job in self.jobs.iter().filter(|job| job.by_trigger && job.schedule == Some(schedule.id)) {

@@ -1,4 +1,4 @@
-//! Due times that have passed and did not run: those that nobody could fire, and those that wait.
+//! Due times that have passed and did not run: those that were missed, and those that wait.
 
 use jiff::Timestamp;
 
@@ -10,7 +10,7 @@ use crate::roster::{Agent, Schedule};
 use crate::schedule::FiringOutcome;
 use crate::trigger::TriggerConfig;
 
-/// More are not counted.
+/// Limit of the count.
 const MOST_COUNTED: usize = 1_000;
 
 /// Due times of a cron schedule that passed while no daemon ran, and what the next daemon does with them.
@@ -18,15 +18,15 @@ const MOST_COUNTED: usize = 1_000;
 pub struct Missed {
     /// The first of them.
     pub since: Timestamp,
-    /// How many; 100 at most are counted.
+    /// Number of missed times; at most 100 are counted.
     pub times: usize,
-    /// How many runs `misfire` makes up for them.
+    /// Number of runs that `misfire` makes for them.
     pub runs: usize,
     misfire: Misfire,
 }
 
 impl Missed {
-    /// Says what was missed since when, and what a daemon does about it when it starts.
+    /// Describes what was missed since when, and what a daemon does about it when it starts.
     pub fn sentence(&self) -> String {
         let since = format!("{:.0}", self.since);
         let what = match self.times {
@@ -49,13 +49,13 @@ impl Missed {
 }
 
 impl Outlook<'_> {
-    /// Returns what a cron schedule has missed, if nobody watches the clock now: if `uptime` of the snapshot begins now.
+    /// Returns the missed due times of a cron schedule, if no daemon runs: if `uptime` of the snapshot begins now.
     pub fn missed(&self, agent: &Agent, schedule: &Schedule) -> Option<Missed> {
         let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
         self.search(agent, schedule, |search| search.look.backlog(expression))
     }
 
-    /// Counts the due times since the first one that waits, with that one. None wait if it is zero.
+    /// Counts the due times since the first one that waits, including it. The result is zero if none waits.
     pub fn times_waited(&self, agent: &Agent, schedule: &Schedule) -> usize {
         self.search(agent, schedule, |search| search.look.times_waited())
     }

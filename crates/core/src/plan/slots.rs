@@ -1,4 +1,4 @@
-//! Places at providers, which agents share.
+//! Slots of providers, which agents share.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use super::{LiveJob, LiveState, Snapshot};
 use crate::provider::{Parked, ProviderSlot, ProviderState};
 use crate::roster::{Agent, Roster};
 
-/// What is free at each provider of the fleet.
+/// Free slots of each provider of the fleet.
 pub(super) struct ProviderSlots {
     providers: HashMap<String, Free>,
 }
@@ -17,30 +17,30 @@ pub(super) struct ProviderSlots {
 struct Free {
     slot: ProviderSlot,
     state: ProviderState,
-    /// None means any number.
+    /// Number of free slots; none means no limit.
     left: Option<u32>,
 }
 
-/// Why a job waits for a provider that is not used up.
+/// Reason why a job waits for a provider that is not used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AwaitedSeat {
-    /// When the provider takes a job again, if that is known.
+    /// Time at which the provider takes a job again, if known.
     pub until: Option<Timestamp>,
     pub sentence: String,
 }
 
 pub(super) enum Taking {
-    /// As the agent is, or as its fallback of this number.
+    /// Taken by the agent itself, or by its fallback of this number.
     Taken {
         fallback: Option<usize>,
     },
     Opens(Timestamp),
-    /// Until one of those that run ends.
+    /// No slot is free until a running job ends.
     Full,
 }
 
-/// Who may do it, the first one first: the agent and what stands in for it. But what has begun goes on only where its
-/// session can; finished work is not done again.
+/// Returns the agents that may run the job, in their order: the agent and its fallbacks. A job with a session continues
+/// only where its session can, so that finished work is not repeated.
 fn candidates<'a>(
     agent: &'a Agent,
     job: &LiveJob,
@@ -52,13 +52,13 @@ fn candidates<'a>(
 }
 
 impl Snapshot {
-    /// The limit that the job waits for: all who may do it are used up, and this one is the first to take jobs again.
+    /// Returns the limit that the job waits for: all candidates are used up, and this limit ends first.
     pub fn limit_of(&self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(candidates(agent, job).map(|(_, candidate)| candidate), now)
     }
 
-    /// Returns the provider that the job waits for, although it is not used up: all its places are taken, or its last start
-    /// was not long enough ago. The first who may do the job decides, unless its provider is used up.
+    /// Returns the provider that the job waits for although it is not used up: all its slots are taken, or its last
+    /// start is too recent. The first candidate whose provider is not used up decides.
     pub fn seat_of(
         &self,
         roster: &Roster,
@@ -68,7 +68,7 @@ impl Snapshot {
     ) -> Option<AwaitedSeat> {
         let state = |slot: &ProviderSlot| self.providers.get(&slot.provider).cloned().unwrap_or_default();
         let slots = candidates(agent, job).map(|(_, candidate)| roster.slot(&candidate));
-        // Who has no provider waits for none.
+        // A candidate without a provider does not wait.
         let slot =
             slots.take_while(Option::is_some).flatten().find(|slot| state(slot).used_up(now).is_none())?;
         let until = slot.opens(&state(&slot), now);
@@ -92,7 +92,7 @@ impl Snapshot {
         Some(AwaitedSeat { until, sentence })
     }
 
-    /// The limit that a new job of the agent would wait for.
+    /// Returns the limit that a new job of the agent would wait for.
     pub fn limit(&self, agent: &Agent, now: Timestamp) -> Option<&Parked> {
         self.first_to_end(agent.and_stand_ins().map(|(_, candidate)| candidate), now)
     }
@@ -128,7 +128,7 @@ impl ProviderSlots {
         Self { providers }
     }
 
-    /// The job starts, if it may. While the first who can do it is used up, the next one takes its place.
+    /// Takes a slot for the job, if there is one. While the first candidate is used up, the next one is tried.
     pub(super) fn take(&mut self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Taking {
         let mut waits: Option<Taking> = None;
         for (number, candidate) in candidates(agent, job) {

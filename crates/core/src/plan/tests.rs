@@ -1,4 +1,4 @@
-//! Each case is a moment: a fleet, what the store says, and the lines of the plan that follow.
+//! Each case is a moment: a fleet, a snapshot of the store, and the lines of the resulting plan.
 
 mod clocks;
 mod coming;
@@ -13,7 +13,7 @@ mod work;
 use super::*;
 use crate::schedule::{DisabledBy, Waiting};
 
-/// A point in time on 2026-01-05, a Monday, unless it says otherwise.
+/// Returns a time on 2026-01-05, a Monday, unless the text has another date.
 fn at(text: &str) -> Timestamp {
     let full = if text.contains('T') { text.to_owned() } else { format!("2026-01-05T{text}") };
     let full = if full.len() == 16 { format!("{full}:00Z") } else { format!("{full}Z") };
@@ -26,7 +26,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// One agent `a` with one schedule `s`, written as in YAML, armed at midnight.
+    /// Creates one agent `a` with one schedule `s`, written as in YAML, armed at midnight.
     fn new(schedule: &str) -> Self {
         let mut scene = Self {
             roster: Roster::of(vec![Agent::new("a".parse().unwrap())]),
@@ -75,7 +75,7 @@ impl Scene {
         self
     }
 
-    /// The daemon has started at this time, and none runs longer.
+    /// Sets the time at which the daemon started.
     fn up_since(mut self, start: &str) -> Self {
         self.snapshot.uptime = Uptime::since(at(start).into());
         self
@@ -86,7 +86,7 @@ impl Scene {
         self
     }
 
-    /// A live job: of schedule `s` fired by the clock, of `s` by hand, or of the agent alone.
+    /// Adds a live job: of schedule `s` fired by the clock, of `s` by hand, or of the agent alone.
     fn job(mut self, whose: &str, state: LiveState) -> Self {
         let number = self.snapshot.jobs.len() as u64 + 1;
         let of_schedule = (whose != "agent").then_some(self.roster.agents[0].schedules[0].id);
@@ -145,7 +145,7 @@ impl Scene {
 const TIMING: [&str; 8] =
     ["jitter", "misfire", "max_lateness", "overlap", "active_hours", "exclude_dates", "start_at", "end_at"];
 
-/// `HH:MM`, with what else it takes to be exact.
+/// Formats as `HH:MM`, with seconds and date where needed.
 fn short(at: Timestamp) -> String {
     let seconds = if at.as_second() % 60 == 0 { "" } else { ":%S" };
     let day = if at.to_string().starts_with("2026-01-05") { "" } else { "%m-%d " };

@@ -1,4 +1,4 @@
-//! Jitter: how far a due time is moved, so that a crowd of equal intervals spreads out.
+//! Jitter: the shift of due times, which spreads schedules with equal intervals.
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::PolicyError;
 use crate::interval::Interval;
 
-/// Up to this share of the interval is added to a due time, so that a crowd spreads out.
+/// Maximum share of the interval, in percent, that is added to a due time to spread schedules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "u8", into = "u8")]
 #[schemars(with = "u8", extend("minimum" = 0, "maximum" = 10))]
@@ -22,10 +22,10 @@ impl Jitter {
         if percent <= Self::LARGEST { Ok(Self(percent)) } else { Err(PolicyError::Jitter(percent)) }
     }
 
-    /// Where in 0..1 a firing stands: the same for the same schedule and key on every machine.
+    /// Returns the position of a firing in 0..1, which is the same for the same schedule and key on every machine.
     pub fn place(schedule: &str, key: &str) -> f64 {
-        // FNV-1a, then splitmix's finisher so that neighbours differ in the high bits too. A hash of the
-        // standard library may change between releases; this one may not.
+        // FNV-1a, then the finisher of splitmix, so that similar inputs also differ in the high bits. A hash of the
+        // standard library may change between releases; this one must not.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in schedule.bytes().chain([b'/']).chain(key.bytes()) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
@@ -59,11 +59,11 @@ impl TryFrom<u8> for Jitter {
 }
 
 impl Interval {
-    /// When a schedule with this interval is next due: at once if it never ran, else that long after the last
-    /// run **completed**, later by the jitter's share, and never before `now`.
+    /// Returns the next due time of a schedule with this interval: immediately if it never ran, else this long after
+    /// the last run **completed**, plus the share of the jitter, and never before `now`.
     ///
-    /// `place` in 0..1 is the firing's own position inside the jitter (see [`Jitter::place`]); a first run is
-    /// never delayed by it.
+    /// `place` in 0..1 is the position of the firing inside the jitter (see [`Jitter::place`]). It never delays a first
+    /// run.
     pub fn next_trigger(
         self,
         last_completed: Option<Timestamp>,

@@ -1,4 +1,4 @@
-//! What a prompt can speak of, from the typed parts of a job.
+//! The values that a prompt can use, built from the typed parts of a job.
 
 use std::collections::BTreeMap;
 
@@ -14,35 +14,35 @@ use crate::id::{AgentName, JobId, ScheduleName};
 use crate::trigger::{EndStatus, FiringKey, Task};
 use crate::work::WorkItem;
 
-/// The parts of a job that its prompt can use.
+/// Parts of a job that its prompt can use.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// In the schedule's zone, which decides what day it is.
+    /// Current time in the zone of the schedule, which determines the date.
     pub now: &'a Zoned,
     pub agent: &'a AgentName,
     pub schedule: Option<&'a ScheduleName>,
     pub firing: Firing<'a>,
     pub task: &'a Task,
-    /// Its title, description, URL and labels take the place of the task's: it is what the job is about.
+    /// Work item of the job. Its title, description, URL and labels replace those of the task.
     pub work_item: Option<&'a WorkItem>,
     pub upstream: Option<&'a Upstream>,
-    /// The body of a webhook delivery.
+    /// Body of a webhook delivery.
     pub payload: Option<&'a Json>,
-    /// Who wrote what is from outside.
+    /// Author of the text from outside.
     pub author: Author<'a>,
 }
 
-/// What made the job.
+/// The firing that created the job.
 #[derive(Debug, Clone, Copy)]
 pub struct Firing<'a> {
-    /// The word behind `type:`.
+    /// Value of `type:`.
     pub trigger: &'a str,
     pub key: &'a FiringKey,
     pub fired_at: Timestamp,
     pub scheduled_for: Option<Timestamp>,
 }
 
-/// The job whose end made this one. It travels as metadata of the task, under names that begin with `upstream.`.
+/// The job whose end created this one. It is passed as metadata of the task, with keys that begin with `upstream.`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Upstream {
     pub agent: AgentName,
@@ -51,12 +51,13 @@ pub struct Upstream {
     pub status: EndStatus,
     pub result: Option<String>,
     pub summary: Option<String>,
-    /// What that job was about, if it was about one item.
+    /// Work item of that job, if it had one.
     pub work_item: Option<String>,
 }
 
 impl Upstream {
-    /// Only the trigger that writes it is believed: a task's other metadata may come from anywhere.
+    /// Reads it from the metadata of a task, only for the trigger that writes it, because other metadata may come from
+    /// anywhere.
     pub(crate) fn of(trigger: &str, task: &Task) -> Option<Self> {
         let get = |key: &str| task.metadata.get(key).filter(|_| trigger == "dispatch_result");
         Some(Self {
@@ -70,7 +71,7 @@ impl Upstream {
         })
     }
 
-    /// What is longer than a prompt could take is cut.
+    /// Writes it to metadata. Texts longer than a prompt could contain are cut.
     pub fn write(self, metadata: &mut IndexMap<String, String>) {
         let Self { agent, schedule, job_id, status, result, summary, work_item } = self;
         let pairs = [
@@ -88,15 +89,15 @@ impl Upstream {
 }
 
 impl Context<'_> {
-    /// Says whether the job may bring words of others. What the clock fires has only words of ours.
+    /// Checks whether the job may contain text from outside. Firings by the clock contain only own text.
     pub(super) fn brings_words(&self) -> bool {
         self.work_item.is_some() || !matches!(self.firing.trigger, "interval" | "cron" | "delay")
     }
 
-    /// All values by name. What `declared` names is there, if only as nothing.
+    /// Returns all values by name. Each name in `declared` has a value, which may be empty.
     pub(super) fn values(&self, declared: &[&'static str]) -> Value {
         let mut values: BTreeMap<String, Value> = BTreeMap::new();
-        // First, so that no key from outside takes the place of a name of ours.
+        // Insert metadata first, so that no key from outside replaces one of our names.
         values.extend(self.task.metadata.iter().map(|(key, text)| (key.clone(), Value::from(text.as_str()))));
         let mut set = |name: &str, value: Value| values.insert(name.to_owned(), value);
         for (name, value) in self.own() {

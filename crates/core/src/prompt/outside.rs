@@ -1,4 +1,4 @@
-//! Text from outside, kept apart from our own: cleaned, fenced and of bounded size.
+//! Text from outside: removal of control characters, fencing and limits of size.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -13,20 +13,20 @@ pub(super) enum Part {
     Outside(Outside),
 }
 
-/// A cleaned value, at most [`VALUE_CAP`] of it.
+/// A cleaned value of at most [`VALUE_CAP`] bytes.
 #[derive(Debug)]
 pub(super) struct Outside {
     text: String,
-    /// How many bytes more there were.
+    /// Number of bytes that were cut.
     cut: usize,
-    /// What stands on the first line of its fence, if it has one.
+    /// First line of its fence, if it has one.
     fence: Option<String>,
-    /// It stands between backticks, on the line that it is part of.
+    /// True if it is put between backticks within its line.
     quoted: bool,
 }
 
 impl Outside {
-    /// Fenced if it is of several lines. Words of others on one line are quoted.
+    /// Creates a value that is fenced if it has several lines. Text from outside on one line is quoted.
     pub(super) fn new(text: &str, label: &str, of_others: bool) -> Self {
         let value = Self::bare(text);
         let fence = value.text.contains('\n').then(|| label.to_owned());
@@ -34,14 +34,14 @@ impl Outside {
         Self { fence, quoted, ..value }
     }
 
-    /// Fenced unless it is blank.
+    /// Creates a value that is fenced unless it is blank.
     pub(super) fn block(text: &str, label: &str) -> Self {
         let value = Self::bare(text);
         let fence = (!value.text.trim().is_empty()).then(|| label.to_owned());
         Self { fence, ..value }
     }
 
-    /// Of one line, whatever it was, and quoted.
+    /// Creates a value of one line, which is quoted unless it is plain.
     pub(super) fn line(text: &str) -> Self {
         let value = Self::bare(text);
         let text = value.text.replace('\n', " ");
@@ -56,20 +56,20 @@ impl Outside {
     }
 }
 
-/// The most bytes of a value that stands in a prompt without quotes.
+/// Maximum number of bytes of a value without quotes.
 const PLAIN_CAP: usize = 200;
 
-/// Says whether a value is one plain word, as numbers, names, branches and addresses are: no sentence, and nothing that
-/// could end a quote or a fence.
+/// Checks whether a value is one plain word, such as a number, name, branch or URL: not a sentence, and without
+/// characters that could end a quote or a fence.
 fn is_plain(text: &str) -> bool {
     let is_part = |sign: char| sign.is_alphanumeric() || "-_./:@#+=%&?,".contains(sign);
     text.len() <= PLAIN_CAP && text.chars().all(is_part)
 }
 
-/// The most bytes of a text that has to be of one line.
+/// Maximum number of bytes of a text on one line.
 const LINE_CAP: usize = 1_000;
 
-/// Text from outside as one line without control characters, and not too long for a variable or a table.
+/// Returns text from outside as one line without control characters, short enough for a variable or a table.
 pub fn one_line(text: &str) -> String {
     let Outside { text, cut, .. } = Outside::line(text);
     let mut line = String::new();
@@ -77,8 +77,8 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The whole prompt, at most [`PROMPT_CAP`] of it. If it is too long, the longest values give way first, so that
-/// our own words and the ends of the fences stay.
+/// Assembles the prompt with at most [`PROMPT_CAP`] bytes. If it is too long, the longest values are cut first, so that
+/// own text and the ends of fences remain.
 pub(super) fn lay_out(parts: &[Part]) -> String {
     let mut cap = VALUE_CAP;
     loop {
@@ -98,7 +98,7 @@ pub(super) fn lay_out(parts: &[Part]) -> String {
 #[derive(Default)]
 struct Page {
     text: String,
-    /// The last line is the end of a fence, and nothing else may stand on it.
+    /// True if the last line ends a fence, so that nothing else may follow on it.
     after_fence: bool,
 }
 
@@ -145,14 +145,14 @@ impl Page {
     }
 }
 
-/// Puts a line between backticks: more than it has in a row itself, so that nothing in it ends the quote.
+/// Puts a line between backticks, more than the line has in a row, so that nothing in it ends the quote.
 fn quote(text: &str) -> String {
     let mark = "`".repeat(longest_run(text, '`') + 1);
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
     format!("{mark}{space}{text}{space}{mark}")
 }
 
-/// Longer than any run of the same character in the text, so that no line of the text can end it.
+/// Returns a fence longer than any run of the same character in the text, so that no line of the text can end it.
 fn fence_for(text: &str) -> String {
     let (tildes, backticks) = (longest_run(text, '~'), longest_run(text, '`'));
     let (mark, run) = if tildes <= backticks { ("~", tildes) } else { ("`", backticks) };
@@ -163,8 +163,8 @@ fn longest_run(text: &str, of: char) -> usize {
     text.split(|character| character != of).map(str::len).max().unwrap_or_default()
 }
 
-/// Without what a terminal or a reader would not show: escape sequences, control characters, marks that turn
-/// the direction of text, and letters nobody sees. Every kind of line end is `\n`.
+/// Removes everything that a terminal or a reader does not show: escape sequences, control characters, marks that
+/// change the direction of text, and invisible characters. Every line end becomes a line feed.
 fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -196,7 +196,7 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
             rest.next();
             skip_until_final(rest);
         }
-        // Strings for the terminal (titles, links) go on to a control character that ends them.
+        // Strings for the terminal (titles, links) continue up to the control character that ends them.
         Some(']' | 'P' | 'X' | '^' | '_') => while rest.next_if(|c| !c.is_control()).is_some() {},
         _ => {
             while rest.next_if(|c| matches!(c, ' '..='/')).is_some() {}
@@ -205,7 +205,7 @@ fn skip_escape(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// The rest of a control sequence: parameters, and one letter that ends it.
+/// Skips the rest of a control sequence: its parameters and its final character.
 fn skip_until_final(rest: &mut Peekable<Chars<'_>>) {
     while rest.next_if(|c| matches!(c, ' '..='?')).is_some() {}
     rest.next_if(|c| matches!(c, '@'..='~'));

@@ -1,4 +1,4 @@
-//! A template: own text and placeholders, checked when it is loaded.
+//! Templates: own text and placeholders, checked when they are loaded.
 
 use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
@@ -11,25 +11,25 @@ use crate::cut::push_cut;
 
 pub(super) const MOST_PLACEHOLDERS: usize = 500;
 
-/// Steps of the engine for one placeholder: plenty for any sensible one.
+/// Maximum number of engine steps for one placeholder, enough for any sensible one.
 const FUEL: u64 = 1_000;
 
-/// The engine reads an expression by recursion; a short one cannot use up the stack.
+/// Maximum length of an expression. The engine parses by recursion, and a short expression cannot exhaust the stack.
 const LONGEST_EXPRESSION: usize = 1_000;
 
-/// Whole texts, fenced even when they happen to be of one line: those that are the task, and a job's last words.
+/// Variables with whole texts, which are fenced even on one line: the text of the task, and the result of another job.
 const TASKS: [&str; 2] = ["body", "issue.body"];
 const RESULT: &str = "upstream.result";
 
-/// Written by whoever opened, commented or pushed; the last two hold all that was sent.
+/// Variables with text of people who opened, commented or pushed. The last two contain everything that was sent.
 const OTHERS_WORDS: [&str; 7] =
     ["title", "body", "issue.title", "issue.body", "head_ref", "metadata", "payload"];
 
-/// What others chose, too, and what another agent said: quoted if it is on one line.
+/// Further variables that people outside choose or other agents write. They are quoted if they are on one line.
 const QUOTED: [&str; 7] =
     ["labels", "issue.labels", "assignee", "url", "issue.url", "upstream.summary", "upstream.work_item"];
 
-/// A prompt that has been read and checked.
+/// A parsed and checked prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -46,29 +46,29 @@ enum Piece {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Placeholder {
     line: usize,
-    /// What stands between the braces.
+    /// Text between the braces.
     expression: String,
 }
 
 impl Template {
-    /// Refuses whatever is not known for this kind of schedule.
+    /// Parses a template and rejects everything that is not known for this kind of schedule.
     pub fn parse(text: &str, variables: Variables) -> Result<Self, PromptError> {
         let (template, problems) = Self::read(text, variables, false);
         problems.into_iter().next().map_or(Ok(template), Err)
     }
 
-    /// All that is wrong with a template.
+    /// Returns all problems of a template.
     pub fn problems(text: &str, variables: Variables) -> Vec<PromptError> {
         Self::read(text, variables, false).1
     }
 
-    /// For files that were written for a program without templates: what is not known stays as it is, with a
-    /// warning.
+    /// Parses a template of a file that was written for a program without templates. Unknown placeholders stay
+    /// unchanged, with a warning.
     pub fn parse_lenient(text: &str, variables: Variables) -> (Self, Vec<PromptError>) {
         Self::read(text, variables, true)
     }
 
-    /// In which braces mean nothing.
+    /// Creates a template in which braces have no meaning.
     pub fn literal(text: &str, variables: Variables) -> Self {
         Self { pieces: vec![Piece::Text(text.to_owned())], variables, lenient: true }
     }
@@ -98,8 +98,8 @@ impl Template {
         (Self { pieces, variables, lenient }, problems)
     }
 
-    /// Whether it tells the agent what people wrote who only have to be able to write: the one who opened an issue, say.
-    /// Numbers, addresses and labels are not theirs to choose.
+    /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
+    /// issue. They do not choose numbers, URLs and labels.
     pub fn tells_others_words(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) => false,
@@ -123,7 +123,7 @@ impl Template {
     }
 }
 
-/// What follows `{{`: how much of it belongs to the placeholder, and what it is.
+/// Parses the text after `{{`. Returns the length of the placeholder, and the placeholder.
 fn placeholder(inside: &str, line: usize, variables: &Variables) -> (usize, Result<Piece, PromptError>) {
     let Some(close) = closing(inside) else { return (0, Err(PromptError::Unclosed { line })) };
     let placeholder = Placeholder { line, expression: inside[..close].to_owned() };
@@ -131,13 +131,13 @@ fn placeholder(inside: &str, line: usize, variables: &Variables) -> (usize, Resu
     (close + 2, checked.map(|()| Piece::Placeholder(placeholder)))
 }
 
-/// Where `}}` is, on the same line and not inside quotes.
+/// Returns the position of `}}`, on the same line and not inside quotes.
 fn closing(inside: &str) -> Option<usize> {
     let line = inside.split('\n').next().unwrap_or_default();
     outside_quotes(line).find(|(at, _)| line[*at..].starts_with("}}")).map(|(at, _)| at)
 }
 
-/// The characters of an expression that are not in a string, with their places.
+/// Returns the characters of an expression outside strings, with their positions.
 fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char)> {
     let (mut quote, mut escaped) = (None, false);
     text.char_indices().filter(move |(_, character)| {
@@ -158,7 +158,7 @@ impl Placeholder {
         format!("{{{{{}}}}}", self.expression)
     }
 
-    /// As written, but short enough for a message.
+    /// Returns the placeholder as written, but short enough for a message.
     fn shown(&self) -> String {
         let mut shown = String::new();
         push_cut(&mut shown, &self.as_written(), 0, 200, char::len_utf8);
@@ -180,7 +180,7 @@ impl Placeholder {
         self.uses(&OTHERS_WORDS)
     }
 
-    /// Says whether one of these variables, or a part of one, is in the expression.
+    /// Checks whether the expression uses one of these variables, or a part of one.
     fn uses(&self, names: &[&str]) -> bool {
         let engine = engine();
         let Ok(expression) = engine.compile_expression(&self.expression) else { return false };
@@ -190,8 +190,8 @@ impl Placeholder {
         })
     }
 
-    /// What the engine would only notice while it runs, or not at all: it does not tell which variables a slice
-    /// uses.
+    /// Checks for what the engine would detect only at run time, or not at all: it does not report which variables a
+    /// slice uses.
     fn check_offered(&self) -> Result<(), PromptError> {
         if self.expression.len() > LONGEST_EXPRESSION {
             return Err(self.unreadable(format!("it is longer than {LONGEST_EXPRESSION} bytes")));
@@ -249,7 +249,7 @@ const fn is_word(character: char) -> bool {
 
 const FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"];
 
-/// Nothing but the [`FILTERS`]: no functions, no tests, no other templates.
+/// Creates an engine with only the [`FILTERS`]: no functions, no tests, no other templates.
 fn engine<'a>() -> Environment<'a> {
     let mut engine = Environment::empty();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -267,7 +267,7 @@ fn problem_of(error: &minijinja::Error) -> String {
     error.detail().map_or_else(|| error.kind().to_string(), str::to_owned)
 }
 
-/// A value as people read it: nothing for null, `a, b` for a list, `k: v` lines in order of the keys for a map.
+/// Formats a value for people: empty for null, `a, b` for a list, `k: v` lines sorted by key for a map.
 fn printed(value: &Json) -> String {
     match value {
         Json::Array(items) => items.iter().map(printed_inside).collect::<Vec<_>>().join(", "),

@@ -1,16 +1,16 @@
-//! Which variables a prompt may use: some always, some by the schedule's trigger and work source.
+//! The variables that a prompt may use: some always, some depending on the schedule's trigger and work source.
 
 use super::PromptError;
 
-/// The names that a template may use.
+/// Names that a template may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Variables {
     trigger: String,
-    /// Always there, if only as nothing.
+    /// Names that always have a value, which may be empty.
     exact: Vec<&'static str>,
-    /// Any path below these; what is there shows only when the trigger fires.
+    /// Names below which any path is allowed; the content is known only when the trigger fires.
     open: Vec<&'static str>,
-    /// Whoever fires the trigger adds keys of their own.
+    /// True if the actor who fires the trigger can add keys.
     free: bool,
 }
 
@@ -35,8 +35,8 @@ const ALWAYS: &[&str] = &[
 const ISSUE: &[&str] = &["issue.number", "issue.title", "issue.body", "issue.url", "issue.labels"];
 
 impl Variables {
-    /// For a schedule with this `type:`, and with or without a work source. A type that is not built in has the
-    /// common ones; its own are in `metadata.*`.
+    /// Returns the variables for a schedule with this `type:`, with or without a work source. A custom type has the
+    /// common variables, and its own in `metadata.*`.
     pub fn of(trigger: &str, work_source: bool) -> Self {
         let own: &[&str] = match trigger {
             "cron" => &["fire_time", "cron_expression"],
@@ -98,7 +98,7 @@ impl Variables {
     fn nearest(&self, name: &str) -> Option<String> {
         let distance = |known: &str| strsim::damerau_levenshtein(known, name);
         let nearest = self.exact.iter().chain(&self.open).min_by_key(|known| distance(known))?;
-        // One slip in a short word, two in a longer one; more is a different word.
+        // Accept one error in a short word and two in a longer one; with more it is a different word.
         (distance(nearest) <= (nearest.len() / 3).clamp(1, 2)).then(|| (*nearest).to_owned())
     }
 }

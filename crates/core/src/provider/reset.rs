@@ -1,4 +1,4 @@
-//! When a limit ends, as providers and their programs say it in words.
+//! Parsing of the end of a limit from messages of providers and their programs.
 
 use std::sync::LazyLock;
 
@@ -7,17 +7,17 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 use regex::{Captures, Regex};
 
-/// A time without seconds may have passed by so much and is still meant for today.
+/// Time by which a time without seconds may have passed and still mean today.
 const JUST_PASSED: SignedDuration = SignedDuration::from_mins(2);
 
-/// The end of a limit, if the text tells one. `zone` is that of the program that wrote it.
+/// Returns the end of a limit, if the text contains one. `zone` is the zone of the program that wrote it.
 pub fn reset(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-    // Whatever a provider writes, it says it in few words.
+    // Messages of providers are short.
     let text = &text[..text.floor_char_boundary(8 << 10)];
     epoch(text).or_else(|| written_out(text)).or_else(|| wait(text, now)).or_else(|| clock(text, now, zone))
 }
 
-/// `usage limit reached|1749924000`, `"resets_at": 1749924000`.
+/// Parses `usage limit reached|1749924000` and `"resets_at": 1749924000`.
 fn epoch(text: &str) -> Option<Timestamp> {
     static EPOCH: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new(r#"(?i)(?:\||resets?_?at"?\s*[:=]\s*)(\d{10})(\d{3})?\b"#).ok());
@@ -25,7 +25,7 @@ fn epoch(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(found[1].parse().ok()?).ok()
 }
 
-/// `2026-11-15T20:00:00Z`.
+/// Parses `2026-11-15T20:00:00Z`.
 fn written_out(text: &str) -> Option<Timestamp> {
     static WRITTEN: LazyLock<Option<Regex>> = LazyLock::new(|| {
         Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)").ok()
@@ -33,7 +33,7 @@ fn written_out(text: &str) -> Option<Timestamp> {
     WRITTEN.as_ref()?.find(text)?.as_str().parse().ok()
 }
 
-/// `try again in 3 days 4 hours`, `reset after 2h3m4s`, `"retryDelay": "34.5s"`, `retry-after: 30`.
+/// Parses `try again in 3 days 4 hours`, `reset after 2h3m4s`, `"retryDelay": "34.5s"` and `retry-after: 30`.
 fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
     static WAIT: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let part = r"\d+(?:\.\d+)?\s*(?:days?|d|hours?|hrs?|h|minutes?|mins?|ms|m|seconds?|secs?|s)\b?";
@@ -59,7 +59,7 @@ fn wait(text: &str, now: Timestamp) -> Option<Timestamp> {
     now.checked_add(SignedDuration::try_from_secs_f64(seconds).ok()?).ok()
 }
 
-/// `resets 7:37pm (UTC)`, `try again at 7:37 PM`, `resets Nov 17, 3pm (Europe/Berlin)`.
+/// Parses `resets 7:37pm (UTC)`, `try again at 7:37 PM` and `resets Nov 17, 3pm (Europe/Berlin)`.
 fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
     static CLOCK: LazyLock<Option<Regex>> = LazyLock::new(|| {
         let lead = r"(?:resets?|again)\s+(?:at\s+|on\s+)?";
@@ -68,7 +68,7 @@ fn clock(text: &str, now: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         Regex::new(&format!(r"(?i){lead}{date}{time}(?:\s*\((?<zone>[A-Za-z_/+\-]+)\))?")).ok()
     });
     let found = CLOCK.as_ref()?.captures(text)?;
-    // A bare number is no time of day.
+    // A bare number is not a time of day.
     if found.name("minute").is_none() && found.name("half").is_none() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The budgets of a fleet's agents, and who of them may not start for want of money.
+//! The budgets of a fleet's agents, and which agents may not start because of them.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use super::{Agent, Roster};
 use crate::budget::{Amount, Ledger, OverBudget, Period, SpendLimits};
 
 impl SpendLimits {
-    /// Returns the budgets that an attempt of this agent has to keep now; none if nothing is limited.
+    /// Returns the budgets that apply to an attempt of this agent now; none if nothing is limited.
     pub fn of(roster: &Roster, agent: &Agent, now: Timestamp) -> Option<Self> {
         let own = agent.settings.budget.unwrap_or_default();
         let fleet = roster.budget;
@@ -16,13 +16,13 @@ impl SpendLimits {
 }
 
 impl Roster {
-    /// Whether anybody's spending in a day or month is limited.
+    /// Checks whether there is a daily or monthly budget.
     pub fn has_budgets(&self) -> bool {
         self.budget.has_windows()
             || self.agents.iter().any(|agent| agent.settings.budget.is_some_and(|own| own.has_windows()))
     }
 
-    /// Why no attempt of the agent may start now, if money is the reason.
+    /// Returns the budget that prevents attempts of the agent from starting now, if there is one.
     pub fn over_budget(&self, agent: &Agent, ledger: &Ledger, now: Timestamp) -> Option<OverBudget> {
         let limits = SpendLimits::of(self, agent, now)?;
         let (own, dearest) = ledger.agents.get(&agent.name).copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What stands in for an agent whose provider is used up, and which of it can go on with what a job has begun.
+//! Fallbacks of an agent whose provider is used up, and which of them can continue the session of a job.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::Agent;
 use crate::shape::Runtime;
 
 impl Agent {
-    /// The agent as its fallback of this number has it.
+    /// Returns the agent with the settings of its fallback of this number.
     pub fn fallback(&self, number: usize) -> Option<Self> {
         let other = self.settings.fallback.get(number)?;
         let mut agent = self.clone();
@@ -23,25 +23,25 @@ impl Agent {
         Some(agent)
     }
 
-    /// Itself, and then what it falls back to, with their numbers.
+    /// Returns the agent itself and then its fallbacks, with their numbers.
     pub fn and_stand_ins(&self) -> impl Iterator<Item = (Option<usize>, Cow<'_, Self>)> {
         let others = (0..self.settings.fallback.len())
             .filter_map(|number| Some((Some(number), Cow::Owned(self.fallback(number)?))));
         std::iter::once((None, Cow::Borrowed(self))).chain(others)
     }
 
-    /// Those of the above that can go on with what somebody of this runtime, at this provider, has begun. If the config
-    /// has nobody like that any more, all: to begin anew is better than to wait for ever.
+    /// Returns the agent and fallbacks that can continue a session of this runtime at this provider. If the config has
+    /// none any more, returns all, because a new session is better than an endless wait.
     pub fn successors(&self, runtime: &str, provider: Option<&str>) -> Vec<(Option<usize>, Cow<'_, Self>)> {
-        // Behind `acp` there may be any program, and none knows the sessions of another.
+        // Any program may be behind `acp`, and programs do not know each other's sessions.
         let any = runtime != Runtime::Acp.name();
         let can = |agent: &Self| agent.runs_by(runtime) && (any || agent.provider() == provider);
         let able: Vec<_> = self.and_stand_ins().filter(|(_, agent)| can(agent)).collect();
         if able.is_empty() { self.and_stand_ins().collect() } else { able }
     }
 
-    /// As which of the above an attempt runs of which this is known; an attempt that has not been launched has no
-    /// runtime yet. By what it is and not by its number, since the list may have changed since.
+    /// Returns the fallback with which an attempt runs. An attempt that has not been launched has no runtime yet. The
+    /// fallback is found by its settings and not by its number, because the list may have changed.
     pub fn stand_in_at(&self, provider: Option<&str>, runtime: Option<&str>) -> Option<usize> {
         let is_it = |agent: &Self| {
             agent.provider() == provider && runtime.is_none_or(|runtime| agent.runs_by(runtime))

@@ -1,12 +1,13 @@
-//! Which agent may ask for a job of which, and within what bounds.
+//! Rules for follow-ups between agents.
 
 use super::{Agent, Roster};
 use crate::followup::{FollowupRefused, Followups};
 use crate::id::AgentName;
 
 impl Roster {
-    /// Returns whose bounds are kept when a job of one agent asks for a job of another, or of its own; or why it may not.
-    /// Who may not ask at all may not by another's leave, and nobody gets a stranger's prompt who has not said so.
+    /// Returns the bounds that apply when a job of one agent requests a job of another agent or its own, or the reason
+    /// for a refusal. An agent needs its own permission to request follow-ups, and another agent has to accept prompts
+    /// from it.
     pub fn followup_rules(&self, by: &AgentName, of: &Agent) -> Result<Vec<Followups>, FollowupRefused> {
         let own = self.agent(by).and_then(|agent| agent.settings.followups.as_ref());
         let own = own.filter(|own| own.max.is_some()).ok_or(FollowupRefused::NotAllowed)?;
@@ -49,7 +50,7 @@ mod tests {
             ("planner", "coder", Ok(vec![Some(5), Some(9)])),
             ("planner", "mute", Ok(vec![Some(5), None])),
             ("coder", "planner", Err(not_from("coder", "planner"))),
-            // Its own fleet's agent of that name is meant, and not the root's.
+            // The name means the agent of its own fleet, and not that of the root fleet.
             ("planner", "web.coder", Err(not_from("planner", "web.coder"))),
             ("web.planner", "web.coder", Ok(vec![Some(5), Some(7)])),
             ("web.coder", "web.closed", Err(not_from("web.coder", "web.closed"))),

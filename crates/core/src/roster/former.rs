@@ -1,5 +1,5 @@
-//! A schedule under the name that it had before. The name is what its history is kept under, so a new name alone makes a
-//! new schedule, and one that reads a list would fire again for all that is open.
+//! Former names of schedules. History is stored by name, so a new name alone creates a new schedule, and one that reads
+//! a list would fire again for all open items.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ pub struct Former {
 }
 
 impl Former {
-    /// `SCHEDULE` of this agent, or `AGENT/SCHEDULE`.
+    /// Parses `SCHEDULE` of this agent, or `AGENT/SCHEDULE`.
     pub fn read(text: &str, of: &AgentName) -> Result<Self, IdError> {
         match text.split_once('/') {
             Some((agent, name)) => Ok(Self { agent: agent.parse()?, name: name.parse()? }),
@@ -24,9 +24,9 @@ impl Former {
         }
     }
 
-    /// Why a schedule that may be this one does not fire yet, and what to do.
+    /// Describes why a schedule that may have been renamed does not fire yet, and what to do.
     pub fn suspicion(&self, new: &ScheduleRecord) -> String {
-        // A name with a slash in it would be taken for an agent's.
+        // The part of a name before a slash would be parsed as an agent.
         let short = self.agent == new.agent && !self.name.as_str().contains('/');
         let written = if short { self.name.to_string() } else { self.to_string() };
         format!(
@@ -48,8 +48,8 @@ impl fmt::Display for Former {
 }
 
 impl Roster {
-    /// What each new schedule may have been called before, the likeliest first: those with the same list to read that
-    /// have left the config, and their agent with them, or the agent is the same.
+    /// Returns the possible former names of each new schedule, the most likely first: schedules with the same list that
+    /// are no longer in the config, of the same agent or of an agent that was also removed.
     pub fn seem_renamed(&self, known: &[ScheduleRecord]) -> Vec<(ScheduleId, Vec<Former>)> {
         let before: HashSet<ScheduleId> = known.iter().map(|record| record.id).collect();
         let own = self.agents.iter().flat_map(|agent| &agent.schedules);

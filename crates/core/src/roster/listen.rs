@@ -1,4 +1,4 @@
-//! Which events a schedule listens to.
+//! The events that trigger a schedule.
 
 use super::{Agent, Roster, Schedule};
 use crate::event::{Event, Fact};
@@ -6,7 +6,7 @@ use crate::id::ScheduleId;
 use crate::job::Termination;
 use crate::trigger::{EndStatus, LifecycleEvent, TriggerConfig};
 
-/// A schedule that lives by events, and those around it.
+/// A schedule that is triggered by events, with its agent and roster.
 #[derive(Debug, Clone, Copy)]
 pub struct Listener<'a> {
     pub roster: &'a Roster,
@@ -15,7 +15,7 @@ pub struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// Whether the event is one that it waits for. A job never triggers the schedule that it came from.
+    /// Checks whether the event triggers the schedule. A job never triggers the schedule that it came from.
     pub fn hears(self, event: &Event) -> bool {
         let from = event.schedule_id();
         from != Some(self.schedule.id)
@@ -47,7 +47,7 @@ impl Listener<'_> {
     }
 }
 
-/// What a fact is to a session. A job that was cancelled before it ran had none.
+/// Returns the lifecycle event of a fact. A job that was cancelled before it ran had no session.
 const fn of_session(fact: &Fact) -> Option<LifecycleEvent> {
     match fact {
         Fact::JobStarted { attempt: 1, .. } => Some(LifecycleEvent::SessionStart),
@@ -60,7 +60,7 @@ const fn of_session(fact: &Fact) -> Option<LifecycleEvent> {
     }
 }
 
-/// How a job ended, if the fact is that.
+/// Returns the status of an ended job, if the fact is the end of a job.
 pub const fn of_end(fact: &Fact) -> Option<EndStatus> {
     match fact {
         Fact::JobCompleted { .. } => Some(EndStatus::Completed),
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::job::{ErrorKind, ExitReason};
 
-    /// `coder` has the schedule that listens, `listener`, and `build`; `web.coder` has `build`, too.
+    /// Checks an event. `coder` has the schedule that listens, `listener`, and `build`; `web.coder` has `build`, too.
     fn hears(trigger: &str, agent: &str, schedule: Option<&str>, fact: Fact) -> bool {
         let trigger = trigger.replace("BUILD", &id("coder", "build").to_string());
         let trigger: TriggerConfig = serde_json::from_str(&trigger).unwrap();

@@ -1,4 +1,4 @@
-//! What the record of a schedule takes from the config when it is loaded, and again when it is reloaded.
+//! The part of a schedule's record that comes from the config when it is loaded or reloaded.
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState};
 use crate::trigger::TriggerConfig;
 
 impl ScheduleRecord {
-    /// As it is when it is first loaded.
+    /// Creates the record of a schedule that is loaded for the first time.
     pub fn new(agent: &AgentName, schedule: &Schedule, now: Timestamp) -> Self {
         Self {
             id: schedule.id,
@@ -36,8 +36,8 @@ impl ScheduleRecord {
         }
     }
 
-    /// It was loaded again. Only a changed trigger is armed anew: a delay that is done gets its new time, and a
-    /// trigger that gave up may try again; what a person turned off stays off.
+    /// Updates the record after a reload. Only a changed trigger is armed again: a delay that has fired gets its new
+    /// time, and a trigger with an error may try again. A schedule that a person disabled stays disabled.
     pub fn reload(&mut self, schedule: &Schedule, now: Timestamp) -> bool {
         if self.trigger == schedule.trigger {
             return false;
@@ -53,8 +53,8 @@ impl ScheduleRecord {
         true
     }
 
-    /// Whether its `end_at` has passed, also if no daemon ran then that could write it down. A cron firing that waits still
-    /// runs before that.
+    /// Checks whether its `end_at` has passed, even if no daemon ran then to record it. A cron firing that waits still
+    /// runs before.
     pub fn is_finished(&self, schedule: &Schedule, now: Timestamp) -> bool {
         let waits = self.waiting.is_some() && matches!(schedule.trigger, TriggerConfig::Cron { .. });
         let on = matches!(self.state, ScheduleState::Active | ScheduleState::Finished);

@@ -1,12 +1,12 @@
-//! What the config forbids an agent and its runtime could not keep from it, or what its runtime could not keep from
-//! others. Such an agent is never started.
+//! Restrictions in the config that the runtime of an agent cannot enforce, and secrets that it would expose. Such an
+//! agent is never started.
 
 use super::Agent;
 use crate::shape::{PermissionMode, Runtime};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unheld {
-    /// Of the agent, from its root.
+    /// Key of the agent's config, from its root.
     pub key: String,
     pub why: String,
 }
@@ -36,7 +36,7 @@ impl Agent {
         Some(Unheld { key: key.to_owned(), why })
     }
 
-    /// The key that forbids something to a program that takes no such word.
+    /// Returns the key with a restriction that the program does not support.
     fn forbidding(&self) -> Option<&'static str> {
         let settings = &self.settings;
         let runtime = self.runtime();
@@ -60,7 +60,7 @@ impl Agent {
         }
     }
 
-    /// An MCP server with an address in which people put secrets.
+    /// Returns an MCP server whose URL may contain a secret.
     fn shown_server(&self) -> Option<&str> {
         let holds_more = |url: &str| {
             let place = url.split_once("://").map_or(url, |(_, place)| place);

@@ -1,29 +1,29 @@
-//! What only a container has. Most of it comes from herdctl's key `docker`.
+//! Settings that only containers have. Most of them come from herdctl's key `docker`.
 
 use std::collections::BTreeMap;
 
-/// As it is asked for; nothing of it is secret.
+/// Requested settings of a container. None of them is secret.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Container {
     pub image: Option<String>,
-    /// Where the engine listens, if the config says it.
+    /// Socket of the engine, if configured.
     pub socket: Option<String>,
-    /// `1000` or `1000:1000`; unset means whoever cowhand runs as.
+    /// User, `1000` or `1000:1000`; unset means the user of cowhand.
     pub user: Option<String>,
-    /// The directory it works in can only be read.
+    /// True if the working directory is read-only.
     pub read_only: bool,
-    /// `/path` or `/path:options`.
+    /// Temporary file systems, `/path` or `/path:options`.
     pub tmpfs: Vec<String>,
     pub labels: BTreeMap<String, String>,
     pub volumes: Vec<Volume>,
     pub cpu_shares: Option<u64>,
-    /// If it reaches anybody, then from the machine's own network.
+    /// True if it uses the network of the machine, if it has network access.
     pub host_network: bool,
-    /// What was asked for and cannot be had, in a sentence.
+    /// Sentence about a requested setting that is not supported.
     pub refused: Option<&'static str>,
 }
 
-/// A folder or file of the machine, and where it is found inside.
+/// A folder or file of the machine, and its path inside the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
     pub from: String,

@@ -1,4 +1,4 @@
-//! A host that may be reached, by name or address, and its port.
+//! A host that may be reached, by name or address, with its port.
 
 use core::net::IpAddr;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 const HTTPS: u16 = 443;
 
-/// `api.example.com`, `*.example.com`, `10.0.0.7` or `[::1]`, with a port or with 443.
+/// A host, `api.example.com`, `*.example.com`, `10.0.0.7` or `[::1]`, with an optional port; the default is 443.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("format" = "host", "examples" = ["api.example.com", "*.example.com:8443"]))]
@@ -23,7 +23,7 @@ pub struct Host {
 pub struct HostError(String);
 
 impl Host {
-    /// In small letters; an address as it is written.
+    /// Creates a host. The name is converted to lower case.
     pub fn new(name: &str, port: u16) -> Self {
         Self { name: name.trim_end_matches('.').to_ascii_lowercase(), port }
     }
@@ -36,12 +36,12 @@ impl Host {
         self.port
     }
 
-    /// If that is what it is, however it may be written.
+    /// Returns the IP address, if the name is one in any notation.
     pub fn address(&self) -> Option<IpAddr> {
         self.name.parse().ok()
     }
 
-    /// Whether whoever may reach this one may reach that one.
+    /// Checks whether access to this host includes access to the other.
     pub fn covers(&self, other: &Self) -> bool {
         if self.port != other.port {
             return false;
@@ -87,7 +87,7 @@ impl FromStr for Host {
                 && !label.starts_with('-')
                 && label.chars().all(|sign| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_'))
         };
-        // All figures is an address that is not written as one.
+        // A name of digits only is an address in an invalid form.
         let named =
             labels.split('.').all(is_label) && labels.contains(|sign: char| sign.is_ascii_alphabetic());
         if port == 0 || !(is_address || named) {

@@ -14,7 +14,7 @@ fn a_word_is_rules_with_nothing_said() {
 #[test]
 fn the_stricter_wins() {
     for (agent, schedule, expected) in [
-        // Who says nothing changes nothing.
+        // Empty rules change nothing.
         (r#""landlock""#, r#""none""#, r#"{"kind":"landlock"}"#),
         (r#""none""#, r#""landlock""#, r#"{"kind":"landlock"}"#),
         (r#""landlock""#, r#""bubblewrap""#, r#"{"kind":"bubblewrap"}"#),
@@ -30,7 +30,7 @@ fn the_stricter_wins() {
             r#"{"kind":"docker","image":"b"}"#,
             r#"{"kind":"docker","image":"b"}"#,
         ),
-        // A cap without a sandbox holds, too.
+        // A limit without a sandbox applies too.
         (
             r#"{"kind":"landlock","pids":50}"#,
             r#"{"kind":"none","pids":20,"memory":"1GB"}"#,
@@ -46,7 +46,7 @@ fn the_stricter_wins() {
             r#"{"kind":"landlock","memory":"1GB"}"#,
             r#"{"kind":"landlock","memory":"1GB"}"#,
         ),
-        // Paths in both.
+        // Paths that are in both.
         (
             r#"{"kind":"landlock","write":["/a","/b/c"]}"#,
             r#"{"kind":"landlock","write":["/a/x","/b","/d","/ax"]}"#,
@@ -62,7 +62,7 @@ fn the_stricter_wins() {
             r#"{"kind":"landlock"}"#,
             r#"{"kind":"landlock","read":["/a"]}"#,
         ),
-        // Whom both reach.
+        // Hosts that both may reach.
         (
             r#"{"kind":"landlock","network":"on"}"#,
             r#"{"kind":"landlock","network":{"ports":[443]}}"#,

@@ -1,4 +1,4 @@
-//! An agent: its own file, an entry of the fleet file, or what `overrides` lays over it.
+//! The keys of an agent: in its own file, in an entry of the fleet file, or in `overrides`.
 
 use indexmap::IndexMap;
 use jiff::SignedDuration;
@@ -18,20 +18,20 @@ use crate::session::{self, SessionPolicy};
 use crate::trust::Trust;
 use crate::workspace::Isolation;
 
-/// What else an agent can be: what is unset stays as the agent says.
+/// Settings of a fallback; an unset key keeps the value of the agent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct Fallback {
-    /// With another runtime, the agent's `model` does not count.
+    /// Runtime; with another runtime, the agent's `model` does not apply.
     pub runtime: Option<Runtime>,
     pub model: Option<String>,
-    /// Unset means that of the runtime, if that is another one.
+    /// Provider; unset means that of the runtime, if `runtime` is another one.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
-    /// Of `runtime: command`.
+    /// Program and arguments for `runtime: command`.
     pub command: Option<Vec<String>>,
-    /// Another account, for example.
+    /// Environment variables, for example for another account.
     #[schemars(extend("x-secret" = true))]
     pub env: IndexMap<String, String>,
 }
@@ -44,82 +44,82 @@ pub struct Agent {
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
-    /// Where the agent works; unset means the directory of the file that defines it.
+    /// Directory of the agent; unset means the directory of the file that defines it.
     #[schemars(extend("x-old-names" = ["workspace"]))]
     pub working_directory: Option<WorkingDirectory>,
-    /// What each job has to itself: nothing (`shared`, if unset), a git worktree, or a clone.
+    /// Isolation of each job: none (`shared`, the default), a git worktree, or a clone.
     pub isolation: Option<Isolation>,
-    /// `owner/repo` of a `work_source` of type `github` that names none.
+    /// `owner/repo` for a `work_source` of type `github` that names none.
     pub repo: Option<String>,
     pub identity: Option<Identity>,
     pub system_prompt: Option<String>,
-    /// The prompt of a run whose schedule has none.
+    /// Prompt of a run whose schedule has none.
     pub default_prompt: Option<String>,
     pub work_source: Option<WorkSource>,
-    /// By name.
+    /// Schedules by name.
     pub schedules: IndexMap<String, Schedule>,
     pub session: Option<Session>,
     pub mcp_servers: IndexMap<String, McpServer>,
-    /// Folders of plugins for Claude Code, relative to where the agent works.
+    /// Folders of plugins for Claude Code, relative to the directory of the agent.
     pub plugins: Option<Vec<Plugin>>,
     #[schemars(extend("x-pending" = "chat is not connected yet"))]
     pub chat: Option<Chat>,
-    /// What is done after a job has ended.
+    /// Actions after the end of a job.
     pub hooks: Option<Hooks>,
-    /// What its processes may reach; unset means everything.
+    /// Restrictions on its processes; unset means none.
     pub sandbox: Option<Sandbox>,
-    /// herdctl's way to say `sandbox: docker`.
+    /// herdctl's form of `sandbox: docker`.
     pub docker: Option<Docker>,
     pub instances: Option<Instances>,
-    /// The account or server of models that it shares with others; unset means all agents with the same runtime.
+    /// Account or model server that it shares with other agents; unset means all agents with the same runtime.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
-    /// With what a job starts while the provider is used up: the first of these whose own is not.
+    /// Settings for jobs that start while the provider is used up: the first fallback whose own provider is not.
     pub fallback: Vec<Fallback>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
     pub permission_mode: Option<PermissionMode>,
-    /// Which tools are used without asking, which are asked for and which are never used, with `permission_mode: ask`.
+    /// Tools to allow, to ask about and to deny, with `permission_mode: ask`.
     pub permissions: Option<Permissions>,
-    /// How long an agent waits for a person's answer, which is then no; unset means 1h.
+    /// Time after which an unanswered ask is denied; unset means 1h.
     pub ask_timeout: Option<Interval>,
-    /// Whether its jobs may ask for further jobs, and who else may ask for its own; unset means that nobody may.
+    /// Rules for follow-ups of its jobs, and agents that may request its jobs; unset means that there are none.
     pub followups: Option<Followups>,
-    /// Whether its jobs get the tools of the fleet (`report`, `work_item`, `ask_person`); with `permission_mode: ask`
-    /// or `followups.max` they do in any case. Unset means false.
+    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); on in any case with `followups.max`
+    /// or `permission_mode: ask`. Unset means false.
     pub fleet_tools: Option<bool>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
-    /// Where the agent leaves facts for its hooks, in the directory it works in; unset means `metadata.json`.
+    /// File in the working directory in which the agent leaves metadata for its hooks; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
-    /// Whether what the agent says is told piece by piece while it is being said; unset means false.
+    /// Send messages of the agent in parts while they are written; unset means false.
     pub partial_messages: Option<bool>,
-    /// How the agent is started; unset means `claude`.
+    /// Kind of program that the agent is; unset means `claude`.
     pub runtime: Option<Runtime>,
-    /// The program and its arguments, of `runtime: command` (the prompt comes on its stdin) and of `runtime: acp`.
+    /// Program and arguments for `runtime: command` (which gets the prompt on stdin) and `runtime: acp`.
     #[schemars(length(min = 1))]
     pub command: Option<Vec<String>>,
-    /// Variables for the agent's processes, beside those that every agent gets.
+    /// Environment variables of the agent's processes, in addition to those that every agent gets.
     #[schemars(extend("x-secret" = true))]
     pub env: IndexMap<String, String>,
-    /// Names of variables of the daemon's environment that the agent's processes also get.
+    /// Names of variables in the daemon's environment to pass to the agent's processes.
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pub pass_env: Option<Vec<String>>,
     pub retry: Option<Retry>,
-    /// The longest that one attempt may take; unset means 1h, 0 means for ever.
+    /// Maximum duration of one attempt; unset means 1h, 0 means no limit.
     pub timeout: Option<Timeout>,
-    /// The longest that an attempt may be silent; unset means 15m, 0 means for ever.
+    /// Maximum time without output of an attempt; unset means 15m, 0 means no limit.
     pub idle_timeout: Option<Timeout>,
-    /// What is kept of its finished jobs; unset means everything.
+    /// Limits for its finished jobs; unset means that all are kept.
     pub retention: Option<Retention>,
-    /// What it may spend; unset means as much as the fleet may.
+    /// Spend limits of the agent; unset means those of the fleet.
     pub budget: Option<Budget>,
-    /// When its schedules pause themselves.
+    /// Conditions under which its schedules pause themselves.
     pub breaker: Option<Breaker>,
-    /// Who may put words into its prompts, from GitHub, chats and webhooks; unset means everybody.
+    /// Authors on GitHub, in chats and of webhooks whose text may get into its prompts; unset means everybody.
     pub trust: Option<Trust>,
 }
 
@@ -130,7 +130,7 @@ pub enum WorkingDirectory {
     Repository(Repository),
 }
 
-/// A directory, and how herdctl meant to fill it.
+/// A directory, and the keys with which herdctl fills it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Repository {
     #[schemars(length(min = 1))]
@@ -159,7 +159,7 @@ pub struct Identity {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Instances {
-    /// How many jobs of the agent may run at once; unset means 1.
+    /// Maximum number of jobs of the agent that run at the same time; unset means 1.
     #[schemars(range(min = 1))]
     pub max_concurrent: Option<u32>,
 }
@@ -167,11 +167,11 @@ pub struct Instances {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Session {
-    /// Which jobs share one conversation; unset means `fresh`, none.
+    /// Which jobs share one session; unset means `fresh`, none.
     pub policy: Option<SessionPolicy>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
-    /// How long a session may rest before the next job goes on with it; unset means 24h.
+    /// Time after which an unused session is not continued; unset means 24h.
     #[schemars(regex(pattern = r"^\d+(\.\d+)?(s|m|h|d|w)$"), extend("examples" = ["24h", "2w"], "x-aliases" = ["timeout"]))]
     pub expires: Option<String>,
     #[schemars(extend("x-herdctl" = "`model` of the agent decides"))]
@@ -213,7 +213,7 @@ pub enum PermissionMode {
     Plan,
     Delegate,
     DontAsk,
-    // `permissions` decide, and what they leave open a person decides.
+    // `permissions` decide, and a person decides what they leave open.
     Ask,
 }
 

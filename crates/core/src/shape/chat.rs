@@ -1,4 +1,4 @@
-//! Talking to an agent in a chat.
+//! The keys of `chat`: how to talk to an agent in a chat.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct Chat {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Discord {
-    /// The environment variable that holds the bot's token.
+    /// Environment variable that holds the bot's token.
     #[schemars(length(min = 1))]
     pub bot_token_env: String,
     pub guilds: Vec<Guild>,
@@ -45,9 +45,9 @@ pub struct Slack {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SlackOptions {
-    /// The environment variable that holds the bot's token; unset means `SLACK_BOT_TOKEN`.
+    /// Environment variable that holds the bot's token; unset means `SLACK_BOT_TOKEN`.
     pub bot_token_env: Option<String>,
-    /// The environment variable that holds the app's token; unset means `SLACK_APP_TOKEN`.
+    /// Environment variable that holds the app's token; unset means `SLACK_APP_TOKEN`.
     pub app_token_env: Option<String>,
     #[schemars(range(min = 1))]
     pub session_expiry_hours: Option<u32>,
@@ -56,7 +56,7 @@ pub struct SlackOptions {
     pub output: Option<Output>,
 }
 
-/// What of a run is shown in the chat.
+/// Parts of a run that are shown in the chat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Output {
@@ -104,7 +104,7 @@ pub struct Channel {
     pub id: String,
     #[serde(default)]
     pub name: Option<String>,
-    /// Unset means `mention`.
+    /// Messages to answer; unset means `mention`.
     #[serde(default)]
     pub mode: Option<ChatMode>,
     #[serde(default)]
@@ -125,7 +125,7 @@ pub struct DirectMessages {
 pub struct Voice {
     pub enabled: Option<bool>,
     pub provider: Option<String>,
-    /// The environment variable that holds the key.
+    /// Environment variable that holds the key.
     pub api_key_env: Option<String>,
     pub model: Option<String>,
     pub language: Option<String>,

@@ -1,4 +1,4 @@
-//! Containers for agents.
+//! The keys of `docker`: containers for agents, as herdctl configures them.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::sandbox::{self, Container, NetworkWord, SandboxKind, SandboxRules, Volume};
 use crate::size::Size;
 
-/// herdctl's way to say `sandbox: docker`. What reaches outside the container may only be set in the fleet file, so that
-/// an agent's own file cannot open its cage.
+/// herdctl's form of `sandbox: docker`. Keys that grant access outside the container may only be set in the fleet file,
+/// so that an agent's own file cannot weaken its sandbox.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
@@ -29,25 +29,25 @@ pub struct Docker {
     #[schemars(range(min = 1))]
     pub max_containers: Option<u32>,
     pub workspace_mode: Option<WorkspaceMode>,
-    /// `/path` or `/path:options`
+    /// Temporary file systems, `/path` or `/path:options`.
     pub tmpfs: Option<Vec<String>>,
     pub labels: Option<IndexMap<String, String>>,
-    /// Unset means herdctl's own, `herdctl/runtime:latest`, which has to be built.
+    /// Image of the container; unset means herdctl's own, `herdctl/runtime:latest`, which has to be built.
     #[schemars(extend("x-fleet-only" = true, "x-old-names" = ["base_image"]))]
     pub image: Option<String>,
     #[schemars(extend("x-fleet-only" = true))]
     pub network: Option<Network>,
     #[schemars(regex(pattern = r"^\d+(:\d+)?$"), extend("x-fleet-only" = true, "examples" = ["1000:1000"]))]
     pub user: Option<String>,
-    /// `host:container`, with `:ro` or `:rw`
+    /// Mounts, `host:container`, optionally with `:ro` or `:rw`.
     #[schemars(extend("x-fleet-only" = true))]
     pub volumes: Option<Vec<String>>,
     #[schemars(extend("x-fleet-only" = true, "x-secret" = true))]
     pub env: Option<IndexMap<String, String>>,
-    /// `host:container` or `container`
+    /// Published ports, `host:container` or `container`; an agent with them is not started.
     #[schemars(extend("x-fleet-only" = true))]
     pub ports: Option<Vec<String>>,
-    /// Handed to the container engine as it is.
+    /// Settings that herdctl passes to the container engine unchanged; an agent with them is not started.
     #[schemars(extend("x-fleet-only" = true))]
     pub host_config: Option<IndexMap<String, Value>>,
 }
@@ -67,16 +67,16 @@ pub enum Network {
     Host,
 }
 
-/// The image that herdctl takes where none is named. It is in no registry: its users build it.
+/// Default image of herdctl. It is in no registry: its users build it.
 pub const DEFAULT_IMAGE: &str = "herdctl/runtime:latest";
 
-/// What the engine counts a processor in, if nothing else is said, in microseconds.
+/// Default CPU period of the engine, in microseconds.
 const PERIOD: u64 = 100_000;
 
 impl Docker {
-    /// None unless it is turned on.
+    /// Returns the sandbox rules; none if it is not enabled.
     pub fn rules(&self) -> Option<SandboxRules> {
-        // As herdctl has it, a container has a network unless somebody says otherwise.
+        // As in herdctl, a container has a network unless configured otherwise.
         let network = match self.network.unwrap_or(Network::Bridge) {
             Network::None => NetworkWord::Off,
             Network::Bridge | Network::Host => NetworkWord::On,
@@ -92,7 +92,7 @@ impl Docker {
         })
     }
 
-    /// What `sandbox` has no words for, laid over what it says.
+    /// Adds the settings that `sandbox` does not have.
     pub fn container(&self, own: Container) -> Container {
         let volumes = self.volumes.iter().flatten().map(|text| volume(text));
         let volumes: Option<Vec<Volume>> = volumes.collect();
@@ -137,7 +137,7 @@ impl Docker {
 
 const NO_VOLUME: &str = "`docker.volumes` has to be `/host/path:/container/path`, with `:ro` or `:rw`; volumes with a name are not used";
 
-/// `512m` is what engines count in powers of 1024.
+/// Parses a size such as `512m`. Engines count in powers of 1024.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -152,7 +152,7 @@ fn bytes(text: &str) -> Option<u64> {
     Some((number * 1024_f64.powi(i32::try_from(power).ok()?)) as u64)
 }
 
-/// None if it is not of this machine.
+/// Parses a volume; none if it is not a path on this machine.
 fn volume(text: &str) -> Option<Volume> {
     let (paths, written) = match text.rsplit_once(':') {
         Some((paths, "ro")) => (paths, false),

@@ -1,4 +1,4 @@
-//! The fleet file: `cowhand.yaml` or `herdctl.yaml`.
+//! The keys of the fleet file, `cowhand.yaml` or `herdctl.yaml`.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -22,7 +22,7 @@ use crate::server::Server;
 use crate::trust::Trust;
 use crate::workspace::Isolation;
 
-/// A fleet: its agents, what they have in common, and other fleets below it.
+/// A fleet: its agents, their common settings, and other fleets below it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
@@ -30,34 +30,34 @@ pub struct FleetFile {
     #[schemars(range(min = 1))]
     pub version: Option<u32>,
     pub fleet: FleetInfo,
-    /// What every agent of this fleet and of the fleets below starts from.
+    /// Default settings of every agent of this fleet and of the fleets below.
     #[schemars(extend("x-partial" = true))]
     pub defaults: Defaults,
     #[schemars(extend("x-old-names" = ["workspace"], "x-herdctl" = "set it on agents or in `defaults`"))]
     pub working_directory: Option<WorkingDirectory>,
     /// Fleet files below this one.
     pub fleets: Vec<FleetReference>,
-    /// By `path`, or written out.
+    /// Agents, by `path` or written out.
     #[schemars(extend("x-partial" = true))]
     pub agents: Vec<AgentEntry>,
-    /// `postgres://…`, for a fleet on several machines; unset means a file in the state folder. Only the root
-    /// file's counts.
+    /// Address of the database, `postgres://…`, for a fleet on several machines; unset means a file in the state
+    /// folder. Only the key of the root file counts.
     #[schemars(regex(pattern = "^postgres(ql)?://"), extend("x-secret" = true))]
     pub store: Option<String>,
-    /// What is kept of finished jobs where `defaults` or an agent says nothing, and of agents that have left the
-    /// fleet; unset means everything.
+    /// Limits for finished jobs where `defaults` or the agent set none, and for agents that were removed from the
+    /// fleet; unset means that all are kept.
     pub retention: Option<Retention>,
-    /// What agents share, by name: limits that hold for all of them together. Only the root file's counts.
+    /// Providers by name, with limits that apply to all their agents together. Only the key of the root file counts.
     pub providers: Option<IndexMap<String, Provider>>,
-    /// What models cost, by their names, for runtimes that tell tokens but no dollars. Only the root file's counts.
+    /// Prices by model name, for runtimes that report tokens but no costs. Only the key of the root file counts.
     pub prices: Option<Prices>,
-    /// What all agents together may spend. Only the root file's counts.
+    /// Spend limits of all agents together. Only the key of the root file counts.
     pub budget: Option<FleetBudget>,
     pub server: Option<Server>,
     pub traces: Option<Traces>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
-    /// herdctl's way to say `server.listen`. Only the root file's counts.
+    /// herdctl's form of `server.listen`. Only the key of the root file counts.
     pub web: Option<Web>,
     #[schemars(extend("x-herdctl" = "set it in `defaults`"))]
     pub docker: Option<Docker>,
@@ -69,19 +69,19 @@ pub struct FleetFile {
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct FleetInfo {
-    /// The fleet's name where it is part of another fleet.
+    /// Name of the fleet as part of another fleet.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
 }
 
-/// What agents inherit, key by key, and what their schedules inherit.
+/// Settings that agents and their schedules inherit, key by key.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Defaults {
     #[schemars(extend("x-old-names" = ["workspace"]))]
     pub working_directory: Option<WorkingDirectory>,
-    /// herdctl's way to say `sandbox: docker`.
+    /// herdctl's form of `sandbox: docker`.
     pub docker: Option<Docker>,
     pub work_source: Option<WorkSource>,
     pub instances: Option<Instances>,
@@ -106,7 +106,7 @@ pub struct Defaults {
     pub timeout: Option<Timeout>,
     pub idle_timeout: Option<Timeout>,
     pub retention: Option<Retention>,
-    /// What each agent may spend.
+    /// Spend limits of each agent.
     pub budget: Option<Budget>,
     pub breaker: Option<Breaker>,
     pub trust: Option<Trust>,
@@ -116,14 +116,14 @@ pub struct Defaults {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetReference {
-    /// The other fleet's file, relative to this one.
+    /// File of the other fleet, relative to this one.
     #[schemars(length(min = 1))]
     pub path: String,
-    /// Its name here; unset means its own `fleet.name`, then the name of its directory.
+    /// Name of the fleet here; unset means its own `fleet.name`, then the name of its directory.
     #[serde(default)]
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
-    /// Laid over the other file.
+    /// Settings that override those of the other file.
     #[serde(default)]
     #[schemars(extend("x-partial" = true))]
     pub overrides: Option<Box<FleetFile>>,
@@ -134,10 +134,10 @@ pub struct FleetReference {
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
 pub struct AgentEntry {
-    /// The agent's file, relative to this one.
+    /// File of the agent, relative to this one.
     #[schemars(length(min = 1))]
     pub path: Option<String>,
-    /// Laid over the agent.
+    /// Settings that override those of the agent.
     #[schemars(extend("x-partial" = true))]
     pub overrides: Option<Box<Agent>>,
     #[serde(flatten)]
@@ -150,7 +150,7 @@ pub struct Webhooks {
     pub enabled: Option<bool>,
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// The environment variable that holds the secret.
+    /// Environment variable that holds the secret.
     pub secret_env: Option<String>,
 }
 
@@ -160,7 +160,7 @@ pub struct Web {
     pub enabled: Option<bool>,
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// `localhost`, or an IP address of this machine.
+    /// Host to listen on: `localhost`, or an IP address of this machine.
     pub host: Option<String>,
     #[schemars(range(min = 1), extend("x-herdctl" = "the dashboard has no such setting"))]
     pub session_expiry_hours: Option<u32>,

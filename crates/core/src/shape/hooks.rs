@@ -1,4 +1,4 @@
-//! What is done after a run.
+//! The keys of `hooks`: actions after a run.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -15,13 +15,13 @@ pub struct Hooks {
 pub struct Hook {
     #[serde(default)]
     pub name: Option<String>,
-    /// Unset means true.
+    /// Run the following hooks after a failure of this one; unset means true.
     #[serde(default)]
     pub continue_on_error: Option<bool>,
-    /// Only after these; unset means all.
+    /// Ends of a job after which it runs; unset means all.
     #[serde(default)]
     pub on_events: Option<Vec<HookEvent>>,
-    /// A dotted path into the context that must hold something true.
+    /// Dotted path into the context; the value there has to be true.
     #[serde(default)]
     pub when: Option<String>,
     #[serde(flatten)]
@@ -31,11 +31,11 @@ pub struct Hook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum HookAction {
-    /// A command of the shell; the context is JSON on its input.
+    /// A shell command; it gets the context as JSON on stdin.
     Shell {
         #[schemars(length(min = 1))]
         command: String,
-        /// Milliseconds; unset means 30000.
+        /// Time limit in milliseconds; unset means 30000.
         #[serde(default)]
         #[schemars(range(min = 1))]
         timeout: Option<u64>,
@@ -49,24 +49,24 @@ pub enum HookAction {
         #[serde(default)]
         #[schemars(extend("x-secret" = true))]
         headers: Option<IndexMap<String, String>>,
-        /// Milliseconds; unset means 10000.
+        /// Time limit in milliseconds; unset means 10000.
         #[serde(default)]
         #[schemars(range(min = 1))]
         timeout: Option<u64>,
-        /// Signs the body: the header `X-Cowhand-Signature-256` is `sha256=` and its HMAC. Prefer `secret_env`, which
-        /// keeps the secret out of the file.
+        /// Secret to sign the body: the header `X-Cowhand-Signature-256` is `sha256=` and its HMAC. Prefer
+        /// `secret_env`, which keeps the secret out of the file.
         #[serde(default)]
         #[schemars(length(min = 1), extend("x-secret" = true))]
         secret: Option<String>,
-        /// The environment variable that holds the secret.
+        /// Environment variable that holds the secret.
         #[serde(default)]
         #[schemars(length(min = 1))]
         secret_env: Option<String>,
-        /// How often it is sent again after an answer of 5xx, 408 or 429 or none at all; unset means 4.
+        /// Number of retries after a response of 5xx, 408 or 429 or none at all; unset means 4.
         #[serde(default)]
         #[schemars(range(max = 10))]
         retries: Option<u32>,
-        /// Whether `url` may be on this machine or its network; a redirect to elsewhere may not in any case.
+        /// Allow `url` on this machine or its network; a redirect to another private address is never followed.
         #[serde(default)]
         allow_private: Option<bool>,
     },
@@ -74,7 +74,7 @@ pub enum HookAction {
     Discord {
         #[schemars(length(min = 1))]
         channel_id: String,
-        /// The environment variable that holds the bot's token.
+        /// Environment variable that holds the bot's token.
         #[schemars(length(min = 1))]
         bot_token_env: String,
     },
@@ -82,7 +82,7 @@ pub enum HookAction {
     Slack {
         #[schemars(length(min = 1))]
         channel_id: String,
-        /// The environment variable that holds the bot's token; unset means `SLACK_BOT_TOKEN`.
+        /// Environment variable that holds the bot's token; unset means `SLACK_BOT_TOKEN`.
         #[serde(default)]
         bot_token_env: Option<String>,
     },

@@ -1,4 +1,4 @@
-//! MCP servers that an agent may use.
+//! The keys of `mcp_servers`: MCP servers that an agent may use.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct McpServer {
-    /// Unset means http with a `url` and stdio with a `command`.
+    /// Transport; unset means http with a `url` and stdio with a `command`.
     #[serde(rename = "type")]
     pub transport: Option<McpTransport>,
     pub command: Option<String>,
@@ -17,7 +17,7 @@ pub struct McpServer {
     pub url: Option<String>,
     #[schemars(extend("x-secret" = true))]
     pub headers: Option<IndexMap<String, String>>,
-    /// Milliseconds.
+    /// Time limit in milliseconds.
     #[schemars(range(min = 1))]
     pub timeout: Option<u64>,
     #[serde(rename = "alwaysLoad")]

@@ -1,15 +1,15 @@
-//! The YAML as written, section by section.
+//! The config as it is written in YAML, section by section.
 //!
-//! These types are the contract: the JSON Schema that editors read and that our own checker enforces is generated
-//! from them. What a plain schema cannot say stands in extensions:
+//! The JSON Schema that editors read and that our own checker enforces is generated from these types. Extensions
+//! express what a plain schema cannot:
 //!
-//! - `x-aliases`: other names of the key; `x-old-names`: the same, answered with a warning.
-//! - `x-secret`: never shown; on a map, none of its values is.
-//! - `x-pending`: accepted, does nothing yet, and the warning says so.
-//! - `x-herdctl`: accepted because herdctl does, and has no meaning here.
-//! - `x-partial`: below here any key may be missing, because a merge may still bring it.
-//! - `x-fleet-only`: may not stand in an agent's own file.
-//! - `x-strict`: an unknown key here is an error in a herdctl fleet too, as it is there.
+//! - `x-aliases`: other names of the key; `x-old-names`: the same, with a warning.
+//! - `x-secret`: never shown; on a map, none of its values is shown.
+//! - `x-pending`: accepted without effect yet, with a warning that says so.
+//! - `x-herdctl`: accepted because herdctl accepts it, without a meaning here.
+//! - `x-partial`: below here any key may be missing, because a merge may add it.
+//! - `x-fleet-only`: not allowed in an agent's own file.
+//! - `x-strict`: an unknown key here is an error in a herdctl fleet too, as it is in herdctl.
 
 mod agent;
 mod chat;

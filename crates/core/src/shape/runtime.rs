@@ -1,9 +1,9 @@
-//! The runtimes, and which keys of an agent each of them has no use for.
+//! The runtimes, and the keys of an agent that each of them does not use.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How the agent is started. `acp` is any agent that speaks the Agent Client Protocol. `sdk` and `cli` are herdctl's two ways to start `claude`.
+/// Kind of program; `acp` is any agent with the Agent Client Protocol, `sdk` and `cli` are herdctl's names of `claude`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Runtime {
@@ -30,7 +30,7 @@ impl Runtime {
         }
     }
 
-    /// Whom its program asks, unless the agent says something else; of a command of one's own nobody knows.
+    /// Returns the default provider of its program; none for a custom command, whose provider is not known.
     pub const fn provider(self) -> Option<&'static str> {
         match self {
             Self::Acp | Self::Command => None,
@@ -38,18 +38,18 @@ impl Runtime {
         }
     }
 
-    /// By the name that the above gives it.
+    /// Returns the runtime with this name.
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];
         all.into_iter().find(|runtime| runtime.name() == name)
     }
 
-    /// Whether its program asks before it uses a tool.
+    /// Checks whether its program asks before it uses a tool.
     pub const fn asks(self) -> bool {
         matches!(self, Self::Claude | Self::Sdk | Self::Cli | Self::Acp)
     }
 
-    /// Keys of an agent that do not reach its program, and why.
+    /// Returns the keys of an agent that are not passed to its program, with the reasons.
     pub const fn unused(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Claude | Self::Sdk | Self::Cli => &[],

@@ -1,25 +1,25 @@
-//! Where traces of jobs go.
+//! The keys of `traces`: the destination of job traces.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A trace of each job that has ended, for a collector of OpenTelemetry. Only the root file's counts, and it counts
-/// over the variables `OTEL_EXPORTER_OTLP_…`.
+/// Traces of ended jobs for an OpenTelemetry collector. Only the key of the root file counts, and it overrides the
+/// variables `OTEL_EXPORTER_OTLP_…`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Traces {
-    /// The collector's address for OTLP over HTTP; `/v1/traces` is added to it. Unset means that nothing is sent,
-    /// whatever the variables say.
+    /// Address of the collector for OTLP over HTTP; `/v1/traces` is appended. Unset means that nothing is sent,
+    /// whatever the variables contain.
     #[schemars(extend("format" = "uri"))]
     pub endpoint: Option<String>,
-    /// Sent with each request, for example a key of the collector's.
+    /// Headers of each request, for example with a key for the collector.
     #[schemars(extend("x-secret" = true))]
     pub headers: IndexMap<String, String>,
 }
 
 impl Traces {
-    /// The key that is wrong, and how, in words that hold nothing of what may be secret.
+    /// Returns the wrong key and a message that contains no possible secrets.
     pub fn complaint(&self) -> Option<(&'static str, String)> {
         let plain = |endpoint: &String| !endpoint.contains(['@', '?', '#']);
         if !self.endpoint.iter().all(plain) {

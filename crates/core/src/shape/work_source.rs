@@ -1,4 +1,4 @@
-//! Where work comes from.
+//! The keys of `work_source`: the queue from which work comes.
 
 use std::path::Path;
 
@@ -9,28 +9,28 @@ use serde_json::{Map, Value};
 use crate::github::Auth;
 use crate::work::ItemRules;
 
-/// An outside queue of work.
+/// A queue of work outside the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum WorkSource {
     /// Issues of a GitHub repository, marked by labels.
     Github {
-        /// `owner/repo`
+        /// Repository, `owner/repo`.
         #[serde(default)]
         #[schemars(regex(pattern = r"^[\w.-]+/[\w.-]+$"), extend("examples" = ["my-org/my-repo"]))]
         repo: Option<String>,
         #[serde(default)]
         labels: Labels,
-        /// Issues with one of these are left alone; unset means `blocked` and `wip`.
+        /// Labels of issues to ignore; unset means `blocked` and `wip`.
         #[serde(default)]
         exclude_labels: Option<Vec<String>>,
-        /// Put the ready label back when work is released; unset means true.
+        /// Restore the ready label when work is released; unset means true.
         #[serde(default)]
         cleanup_on_failure: Option<bool>,
         #[serde(default)]
         #[schemars(extend("x-herdctl" = "claims of dead jobs are always released"))]
         cleanup_in_progress: Option<bool>,
-        /// Of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means GitHub itself.
+        /// API address of GitHub Enterprise, for example `https://github.example.com/api/v3`; unset means github.com.
         #[serde(default)]
         #[schemars(regex(pattern = "^https?://"))]
         api_url: Option<String>,
@@ -41,16 +41,16 @@ pub enum WorkSource {
     },
     /// A folder of Markdown files with YAML front matter, one for each item.
     Files {
-        /// Relative to the file that names it.
+        /// Path of the folder, relative to the file that names it.
         path: String,
         #[serde(default, flatten)]
         rules: ItemRules,
     },
     /// A source that a program built on cowhand has registered.
     Custom {
-        /// As it was registered.
+        /// Name under which it was registered.
         name: String,
-        /// Whatever it needs to know.
+        /// Settings of the source.
         #[serde(default)]
         with: Map<String, Value>,
         #[serde(default, flatten)]
@@ -59,7 +59,7 @@ pub enum WorkSource {
 }
 
 impl WorkSource {
-    /// Under which its factory is registered, and with which its items' ids begin.
+    /// Returns the name under which its factory is registered and with which the ids of its items begin.
     pub fn name(&self) -> &str {
         match self {
             Self::Github { .. } => "github",
@@ -68,7 +68,7 @@ impl WorkSource {
         }
     }
 
-    /// For people: which one of its kind.
+    /// Returns the repository, path or name, for people.
     pub fn place(&self) -> &str {
         match self {
             Self::Github { repo, .. } => repo.as_deref().unwrap_or_default(),
@@ -77,7 +77,8 @@ impl WorkSource {
         }
     }
 
-    /// The same for everybody who takes items from the same place, so that they do not take the same one.
+    /// Returns the name of the queue, which is the same for all agents that take items from the same place, so that
+    /// they do not take the same item.
     pub fn queue(&self, base: &Path) -> String {
         match self {
             Self::Github { repo, api_url, .. } => {
@@ -99,8 +100,8 @@ impl WorkSource {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Labels {
-    /// Marks available work; unset means `ready`.
+    /// Label of available work; unset means `ready`.
     pub ready: Option<String>,
-    /// Marks claimed work; unset means `agent-working`.
+    /// Label of claimed work; unset means `agent-working`.
     pub in_progress: Option<String>,
 }

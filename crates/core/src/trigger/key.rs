@@ -1,4 +1,4 @@
-//! The key of a firing: what makes each occurrence of a trigger happen once.
+//! The firing key, which makes each occurrence of a trigger fire once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use super::{ChatPlatform, PullOccasion, Task, TriggerConfig};
 
-/// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and
-/// for a redelivery; the generation starts anew what was re-armed.
+/// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and for a
+/// redelivery. The generation makes keys of a re-armed schedule new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurrence<'a> {
     Cron(Timestamp),
-    /// The how-manieth interval firing of the schedule this is, from 1.
+    /// Number of the interval firing within the schedule, from 1.
     Interval(u64),
-    /// A look for work between two due times, because a place may be free; the how-manieth, from 1.
+    /// Number, from 1, of the look for work between two due times because a place may be free.
     Fill(u64),
     Delay(Timestamp),
     Webhook {
@@ -34,14 +34,14 @@ pub enum Occurrence<'a> {
     Event {
         seq: i64,
     },
-    /// By a person: their idempotency key, or a new UUID.
+    /// Firing by hand: its idempotency key, or a new UUID.
     Manual(&'a str),
-    /// Of a type that cowhand does not have: as it calls it.
+    /// Occurrence of a custom trigger, with its id.
     Custom(&'a str),
 }
 
 impl<'a> Occurrence<'a> {
-    /// What it is that a strategy's task tells of.
+    /// Returns the occurrence of a task from a strategy.
     pub fn of_task(trigger: &TriggerConfig, task: &'a Task) -> Self {
         let id = task.source_id.as_str();
         let number = id.parse().ok();
@@ -85,8 +85,8 @@ fn whole_second(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second()).unwrap_or(at)
 }
 
-/// An id from outside, if it is short and could be nothing else; else a name that is made from it. `#` would be taken
-/// for a generation.
+/// Returns an id from outside, if it is short and unambiguous, else a UUID derived from it. `#` would be taken for a
+/// generation.
 fn tame(id: &str) -> Cow<'_, str> {
     const LONGEST: usize = 200;
     if id.len() <= LONGEST && !id.contains(|c: char| c == '#' || c.is_control()) {
@@ -95,7 +95,7 @@ fn tame(id: &str) -> Cow<'_, str> {
     Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())
 }
 
-/// Unique within a schedule; inserting it is the lock.
+/// Key of a firing, unique within a schedule. Its insertion is the lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct FiringKey(String);
 
@@ -104,38 +104,38 @@ impl FiringKey {
         &self.0
     }
 
-    /// A first key, for what is armed anew for the how-manieth time.
+    /// Adds the generation to a key of the first generation.
     #[must_use]
     pub fn in_generation(&self, generation: u32) -> Self {
         if generation == 0 { self.clone() } else { Self(format!("{self}#{generation}")) }
     }
 
-    /// The word before the colon.
+    /// Returns the part before the colon.
     pub fn kind(&self) -> &str {
         self.0.split_once(':').map_or(self.as_str(), |(kind, _)| kind)
     }
 
-    /// The schedule's own clock made it, as opposed to something outside.
+    /// Checks whether the schedule's own clock created it, as opposed to something outside.
     pub fn is_by_clock(&self) -> bool {
         matches!(self.kind(), "cron" | "interval" | "fill" | "delay")
     }
 
-    /// It fills a free place between two due times.
+    /// Checks whether it fills a free place between two due times.
     pub fn is_fill(&self) -> bool {
         self.kind() == "fill"
     }
 
-    /// A person made it, as opposed to the schedule's trigger.
+    /// Checks whether it was fired by hand, as opposed to by the schedule's trigger.
     pub fn is_by_hand(&self) -> bool {
         self.kind() == "manual"
     }
 
-    /// The number of the event that it tells of.
+    /// Returns the number of the event that caused it.
     pub fn event(&self) -> Option<i64> {
         self.0.strip_prefix("event:")?.parse().ok()
     }
 
-    /// A key as it was stored.
+    /// Creates a key from its stored form.
     pub fn stored(text: String) -> Self {
         Self(text)
     }

@@ -50,24 +50,24 @@ fn whose_words_a_delivery_brings() {
         (json!({"issue": {"user": "eve"}}), vec!["-"]),
         (json!({"head_commit": {"author": {"name": "x"}}, "sender": {"login": "ann"}}), vec!["ann"]),
         (json!({"user": {"username": "gitlab-ann"}, "object_attributes": {}}), vec!["gitlab-ann"]),
-        // Eve's review of ann's pull request, which ann resolves.
+        // Eve reviews Ann's pull request, and Ann resolves the review.
         (
             json!({"thread": {"comments": [{"user": {"login": "eve"}}]}, "pull_request": {"user": {"login": "ann"},
                 "base": {"user": {"login": "my-org"}}, "head": {"user": {"login": "x"}}}, "sender": {"login": "ann"}}),
             vec!["ann", "eve"],
         ),
-        // Run again by ann.
+        // Ann runs it again.
         (
             json!({"workflow_run": {"actor": {"login": "eve"}, "triggering_actor": {"login": "ann"}}, "sender": {"login": "ann"}}),
             vec!["ann", "eve"],
         ),
-        // GitLab: ann labels eve's issue, and then one of her own.
+        // GitLab: Ann labels Eve's issue, and then her own.
         (
             json!({"user": {"id": 1, "username": "ann"}, "object_attributes": {"author_id": 2}}),
             vec!["ann", "-"],
         ),
         (json!({"user": {"id": 1, "username": "ann"}, "object_attributes": {"author_id": 1}}), vec!["ann"]),
-        // Slack has no names.
+        // Slack sends no names.
         (json!({"event": {"user": "U1", "text": "go"}}), vec!["-"]),
         (json!({}), vec![]),
         (json!("text"), vec![]),
@@ -328,7 +328,7 @@ fn authors_of_items() {
     assert_eq!(of(json!({}), None), "refused: it does not say who wrote it");
 }
 
-/// Letters that only look alike, or only to a machine, are other letters.
+/// Letters that only look alike are different letters.
 #[test]
 fn names_are_plain() {
     let known = trust(json!({"allow_authors": ["kim"]}));

@@ -1,4 +1,4 @@
-//! Whose words a firing or a work item brings.
+//! The authors of the text in a firing or a work item.
 
 use indexmap::IndexSet;
 use serde_json::Value;
@@ -7,61 +7,61 @@ use super::{RepoPermission, Treatment, Trust};
 use crate::trigger::{FiringContext, TriggerConfig};
 use crate::work::WorkItem;
 
-/// Everybody whose words reach the prompt, or who made them reach it.
+/// All authors whose text reaches the prompt, or who made it reach the prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Words {
-    /// In which the authors' permissions count, as `owner/name`.
+    /// Repository in which the authors' permissions count, as `owner/name`.
     pub repo: Option<String>,
     pub authors: Vec<Author>,
     pub head: Head,
-    /// Anybody could have sent it.
+    /// True if deliveries are not signed, so that anybody could have sent it.
     pub is_unsigned: bool,
-    /// It comes from where there are no repositories.
+    /// True if it comes from a source without repositories.
     pub is_placeless: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Author {
-    /// None for an account that is gone.
+    /// Login of the account; none if the account no longer exists.
     pub login: Option<String>,
     pub standing: Standing,
 }
 
-/// What an author may do in the repository.
+/// Permission of an author in the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nobody asked yet, or there is no repository.
+    /// Not requested yet, or there is no repository.
     Unknown,
     Nothing,
     Permission(RepoPermission),
 }
 
-/// Where the commits come from that it is about.
+/// Origin of the commits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Head {
-    /// From the repository, or there are none.
+    /// From the repository itself, or there are no commits.
     #[default]
     Own,
-    /// From another repository, if that is still there.
+    /// From another repository, with its name if it still exists.
     Fork(Option<String>),
-    /// From wherever this pull request has them.
+    /// From the source of this pull request, which is not known yet.
     OfPull(u64),
-    /// It does not say.
+    /// The payload does not contain it.
     Unknown,
 }
 
-/// What has to be found out before there can be a verdict.
+/// A fact that is needed for a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// The permission of the author in this place of the list.
+    /// Permission of the author with this index and login.
     Permission(usize, String),
-    /// Where the commits of this pull request come from.
+    /// Origin of the commits of this pull request.
     Head(u64),
 }
 
 impl Words {
-    /// None if a firing brings no words of anybody: the clock's, a person's own, or those of an agent of the fleet,
-    /// which bring their verdict with them.
+    /// Returns the authors of a firing; none if it contains no text from outside: firings by the clock or by hand, and
+    /// those by an agent of the fleet, which already have a decision.
     pub fn of(trigger: &TriggerConfig, occasion: &FiringContext) -> Option<Self> {
         match trigger {
             TriggerConfig::Webhook { allow_unsigned: true, .. } => {
@@ -93,7 +93,7 @@ impl Words {
         }
     }
 
-    /// Of an item of a source that has authors; `repo` where its source is one.
+    /// Returns the author of an item. `repo` is set if its source is a repository.
     pub fn of_item(item: &WorkItem, repo: Option<&str>) -> Self {
         let login = item.metadata.get("author").and_then(Value::as_str).map(str::to_owned);
         match repo {
@@ -106,13 +106,13 @@ impl Words {
         Self { authors: vec![author], ..Self::default() }
     }
 
-    /// Where there are names and no repositories.
+    /// Creates it for a source with names but without repositories.
     fn named(login: Option<String>) -> Self {
         let authors = login.map(|login| Author::new(Some(login))).into_iter().collect();
         Self { authors, is_placeless: true, ..Self::default() }
     }
 
-    /// Who sent it, and everybody who is named as the author of a part of it.
+    /// Collects the sender and everybody who is named as the author of a part.
     fn of_payload(payload: &Value) -> Self {
         let sender = payload.get("sender").or_else(|| payload.get("user"));
         let mut logins: IndexSet<Option<String>> = sender.map(login).into_iter().collect();
@@ -123,7 +123,7 @@ impl Words {
         Self { repo, authors: logins.into_iter().map(Author::new).collect(), head, ..Self::default() }
     }
 
-    /// What these want to know that is not known; nothing if one of them refuses anyhow.
+    /// Returns the facts that these rules need and that are not known; none if one of them refuses in any case.
     pub fn open_questions(&self, trusts: &[&Trust]) -> Vec<Question> {
         let refuses = |trust: &&&Trust| {
             trust.for_strangers() == Treatment::Refuse && trust.strange_anyhow(self).is_some()
@@ -152,7 +152,7 @@ impl Words {
         questions
     }
 
-    /// Why it counts as a fork's, if it does.
+    /// Returns the reason why it counts as text of a fork, if it does.
     pub(super) fn fork(&self) -> Option<String> {
         match &self.head {
             Head::Own => None,
@@ -181,7 +181,7 @@ fn author_of(occasion: &FiringContext) -> Author {
     Author::new(occasion.task.metadata.get("author").filter(|login| !login.is_empty()).cloned())
 }
 
-/// It becomes a part of addresses.
+/// Checks the name of a repository, which becomes part of URLs.
 fn is_plain(repo: &str) -> bool {
     let plain = |part: &str| {
         let has_plain_bytes = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
@@ -190,13 +190,14 @@ fn is_plain(repo: &str) -> bool {
     repo.split_once('/').is_some_and(|(owner, name)| plain(owner) && plain(name))
 }
 
-/// Keys under which accounts stand whose words a part of a payload may be.
+/// Keys of accounts that may be the author of a part of a payload.
 const AUTHORS: [&str; 7] = ["user", "author", "creator", "actor", "triggering_actor", "approver", "uploader"];
-/// Parts that name their owner in that way, and git's authors, which are what somebody wrote there and no accounts.
+/// Parts in which such keys name an owner, and git's authors, which are free text and not accounts.
 const NOT_WORDS: [&str; 9] =
     ["head", "base", "repo", "repository", "organization", "commit", "commits", "head_commit", "sender"];
 
-/// Whichever part it is in. `actor` is the number of whoever did it, where authors have numbers only.
+/// Collects the logins of all parts. `actor` is the id of the acting account, for payloads in which authors have only
+/// ids.
 fn collect(part: &Value, actor: Option<&Value>, logins: &mut IndexSet<Option<String>>) {
     match part {
         Value::Array(parts) => parts.iter().for_each(|part| collect(part, actor, logins)),
@@ -215,7 +216,7 @@ fn collect(part: &Value, actor: Option<&Value>, logins: &mut IndexSet<Option<Str
     }
 }
 
-/// GitHub's word for an account, or GitLab's.
+/// Returns the login of an account of GitHub or GitLab.
 fn login(account: &Value) -> Option<String> {
     let name = account.get("login").or_else(|| account.get("username"))?;
     name.as_str().filter(|name| !name.is_empty()).map(str::to_owned)
@@ -234,12 +235,12 @@ fn head_of(payload: &Value, repo: Option<&str>) -> Head {
     if at("/workflow_run").is_some() {
         return from(name("/workflow_run/head_repository/full_name"), repo);
     }
-    // GitLab's merge requests.
+    // Merge requests of GitLab.
     let projects = (at("/object_attributes/source_project_id"), at("/object_attributes/target_project_id"));
     if let (Some(source), Some(target)) = projects {
         return if source == target { Head::Own } else { Head::Fork(None) };
     }
-    // Of these a branch is named only if it is one of the repository's.
+    // These name a branch only if it belongs to the repository.
     let checked = ["/check_run/check_suite", "/check_suite"].into_iter().find_map(at);
     if let Some(suite) = checked {
         return if suite.get("head_branch").is_some_and(Value::is_string) {
@@ -252,7 +253,7 @@ fn head_of(payload: &Value, repo: Option<&str>) -> Head {
     if at("/workflow_job").is_some() || (at("/context").is_some() && !has_branches()) {
         return Head::Unknown;
     }
-    // A comment on a pull request comes as one on an issue.
+    // A comment on a pull request is sent as a comment on an issue.
     let of_pull = at("/issue/pull_request").is_some_and(Value::is_object);
     match at("/issue/number").and_then(Value::as_u64) {
         Some(number) if of_pull => Head::OfPull(number),

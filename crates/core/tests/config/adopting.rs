@@ -1,4 +1,4 @@
-//! `adopt`: what can be adopted, and what is wrong with it.
+//! `adopt`: valid values, and errors.
 
 use super::{lines, load_text};
 

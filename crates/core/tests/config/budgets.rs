@@ -1,4 +1,4 @@
-//! Budgets and breakers in the config: what is wrong with them, and whose they are.
+//! Budgets and breakers in the config: errors, and the agents to which they apply.
 
 use std::fmt::Write as _;
 

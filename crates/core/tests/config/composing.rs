@@ -85,7 +85,8 @@ agents:
     assert_eq!(agents[1].settings.timeout.unwrap().duration(), None);
 }
 
-/// A fleet file's own word is below its defaults; the root's is also for agents that are not in the fleet any more.
+/// The key of a fleet file is below its defaults. The key of the root file also applies to agents that are no longer in
+/// the fleet.
 #[test]
 fn retention_is_inherited_key_by_key() {
     let root = "
@@ -145,7 +146,7 @@ agents:
     assert_eq!(own.idle_timeout.to_string(), "900s");
 }
 
-/// Layers that use different names of one key still meet.
+/// Layers that use different names of one key are merged.
 #[test]
 fn aliases_merge() {
     let root = "
@@ -164,7 +165,7 @@ agents:
     assert_eq!((a.directory.to_str(), b.directory.to_str()), (Some("there"), Some("a/here")));
 }
 
-/// After a merge an error still points to the layer that is wrong, once.
+/// After a merge an error is still reported once, at the layer that is wrong.
 #[test]
 fn errors_of_layers_keep_their_place() {
     let root = "defaults:\n  session: {timeout: soon}\nagents:\n  - {path: a.yaml, overrides: {max_turns: none}}\n  - {name: b}\n  - {name: c}\n";
@@ -220,14 +221,14 @@ fn an_empty_file_is_an_empty_fleet() {
         assert_eq!(lines(&loaded), Vec::<String>::new(), "{text:?}");
         assert!(loaded.roster.agents.is_empty());
     }
-    // Nothing at all is what a file looks like while somebody writes it.
+    // A file is empty while somebody writes it.
     for text in ["", "   \n"] {
         let lines = lines(&load_text(text)).join("\n");
         assert!(lines.contains("cowhand.yaml is empty"), "{text:?}: {lines}");
     }
 }
 
-/// Also after a merge, in which every layer may name one.
+/// Paths are relative to the file that names them, also after a merge in which every layer may name one.
 #[test]
 fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
     let files = [

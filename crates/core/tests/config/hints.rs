@@ -1,4 +1,4 @@
-//! The mistakes that people make most: each is reported at its own line, with what would be right.
+//! The most frequent mistakes: each is reported at its own line, with a correct form.
 
 use std::fmt::Write as _;
 
@@ -39,7 +39,7 @@ fn cases() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A file, every line of its report, and what would be right.
+/// A file, every line of its report, and the correct form.
 #[test]
 fn what_would_be_right() {
     let mut report = String::new();

@@ -1,4 +1,4 @@
-//! Files that are meant to hurt get a clear refusal.
+//! Hostile files are rejected with a clear message.
 
 use std::fmt::Write as _;
 
@@ -47,7 +47,7 @@ fn many_and_large_values() {
     assert_eq!(load_text(&long).errors(), 1);
 }
 
-/// Small files, large once merged: each agent takes a copy of the defaults.
+/// Small files that become large when merged: each agent takes a copy of the defaults.
 #[test]
 fn a_bomb_of_defaults() {
     let servers: Vec<String> = (0..5_000).map(|n| format!("s{n}: {{command: c}}")).collect();
@@ -57,7 +57,7 @@ fn a_bomb_of_defaults() {
     assert!(found.iter().any(|line| line.contains("once the defaults are merged in")), "{found:?}");
 }
 
-/// What would take for ever if every name were compared with every other, or every place looked for anew.
+/// Files that would take very long if every name were compared with every other, or every position searched anew.
 #[test]
 fn many_mistakes() {
     let schedules: Vec<String> =

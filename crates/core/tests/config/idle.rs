@@ -1,9 +1,10 @@
-//! What cannot work is refused, and what does nothing is told; what is right beside it passes without a word.
+//! Settings that cannot work are rejected, and settings without effect are reported. Correct settings beside them cause
+//! no message.
 
 use super::mistakes::{agent, schedule};
 use super::{lines, load_files, load_text};
 
-/// How a file is answered: not at all, with one warning, or with one error, in which these words are.
+/// Expected result for a file: no problem, one warning, or one error that contains this text.
 enum Answer {
     Nothing,
     Warning(&'static str),
@@ -113,9 +114,9 @@ fn keys_of_time_that_a_type_does_not_follow() {
             assert!(works || said.contains(&expected), "{said}");
         }
     }
-    // It is what an interval does by itself.
+    // An interval behaves like this by itself.
     all(&[(schedule("{type: interval, interval: 1h, overlap: skip, prompt: Go.}"), Nothing)]);
-    // What somebody has a use for stands in `defaults` with a reason.
+    // A key in `defaults` that one schedule uses is not reported.
     let defaults = "defaults: {overlap: queue, misfire: skip}\n";
     let both = schedule("{type: cron, cron: '0 3 * * *', prompt: Go.}\n  t: {type: manual, prompt: Go.}");
     all(&[(format!("{defaults}{both}"), Nothing)]);
@@ -138,7 +139,7 @@ fn sandboxes_that_hold_nothing() {
             command("sandbox: landlock, schedules: {s: {type: manual, sandbox: {kind: none, network: off}}}"),
             Error(kind),
         ),
-        // What `defaults` say is there, too, unless one word takes all of it away.
+        // Keys of `defaults` also count, unless a plain value replaces the whole map.
         (
             format!(
                 "defaults: {{sandbox: {{kind: landlock, network: off}}}}\n{}",
@@ -258,7 +259,7 @@ fn permissions_that_allow_nothing() {
         (both("{allow: []}", "{allow: [Read]}"), Warning(narrows)),
         (both("{allow: [Read, Write]}", "{allow: [Read]}"), Nothing),
         (both("{deny: [Write]}", "{deny: [Read]}"), Nothing),
-        // Without rules of the agent the schedule's are the rules.
+        // Without rules of the agent, the rules of the schedule apply.
         (
             agent("permission_mode: ask\nschedules:\n  s: {type: manual, permissions: {allow: [Read]}}"),
             Nothing,
@@ -323,7 +324,7 @@ fn providers_that_nobody_uses() {
         (with("gpu", ", provider: gpu"), Nothing),
         (with("codex", ", fallback: [{runtime: codex}]"), Nothing),
         ("providers: {claude: {max_concurrent: 1}}".to_owned(), Nothing),
-        // Of an agent that cannot be read nobody knows what it uses.
+        // The keys that an invalid agent uses are not known.
         (with("gpu", ", provider: gpu, max_turns: x"), Error("expected a whole number")),
     ]);
 }

@@ -1,4 +1,4 @@
-//! What holds for every text and every tree.
+//! Properties that hold for every text and every tree.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ fn trees() -> impl Strategy<Value = Node> {
     })
 }
 
-/// Texts that look like the config, with everything that can go wrong inside.
+/// Generates texts that look like a config, with everything that can go wrong.
 fn yaml_like() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "agents",
@@ -82,7 +82,7 @@ fn yaml_like() -> impl Strategy<Value = String> {
         .prop_map(|parts| parts.into_iter().flat_map(|(word, glue)| [word, glue]).collect())
 }
 
-/// Every key of the schema.
+/// Collects every key of the schema.
 fn keys_of(schema: &Json, keys: &mut BTreeSet<String>) {
     match schema {
         Json::Object(map) => {
@@ -95,7 +95,7 @@ fn keys_of(schema: &Json, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// Trees of the config's own words: valid YAML, and right or wrong in every way a config can be.
+/// Generates trees of config keys: valid YAML, and correct or wrong in every way a config can be.
 fn configs() -> impl Strategy<Value = String> {
     let mut keys = BTreeSet::new();
     keys_of(&fleet_schema(), &mut keys);
@@ -143,7 +143,7 @@ fn configs() -> impl Strategy<Value = String> {
         "2g",
         "",
     ]);
-    // Words without quotes, so that they are typed; `~` where a plain scalar would be nothing.
+    // Words without quotes, so that they are typed; `~` instead of an empty plain scalar.
     let scalar = word.prop_map(|word| if word.is_empty() { "~".to_owned() } else { word.to_owned() });
     let scalar = scalar.prop_map(|word| if word.contains('{') { format!("'{word}'") } else { word });
     let key = prop_oneof![prop::sample::select(keys), "[a-z]{1,3}"];
@@ -204,7 +204,7 @@ proptest! {
         }
     }
 
-    /// What a variable brings in comes out as it is, whatever it looks like.
+    /// The value of a variable stays unchanged, whatever it contains.
     #[test]
     fn values_are_never_expanded_again(before in "[a-z ]*", value in "(\\$|\\{|\\}|A|B|:-|[a-z])*", after in "[a-z ]*") {
         let env = |name: &str| (name == "A").then(|| value.clone());
@@ -215,7 +215,7 @@ proptest! {
         prop_assert!(expanded.undefined.is_empty() && expanded.literal.is_empty());
     }
 
-    /// Any text can be written so that it comes out as it is.
+    /// Any text can be escaped so that it stays unchanged.
     #[test]
     fn every_text_can_be_escaped(text in "([a-z]|\\{|\\}|A| |:-)*(\\$\\{A\\}|[a-z])*") {
         let escaped = text.replace("${", "$${");

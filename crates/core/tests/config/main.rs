@@ -1,4 +1,4 @@
-//! Config files in, fleets or problems out: the library as its users call it.
+//! Loading of config files into fleets or problems, through the public API of the library.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -26,7 +26,7 @@ use cowhand_core::config::problem::Severity;
 use cowhand_core::config::{Loaded, Outside, load, report};
 use cowhand_core::policy::Zone;
 
-/// The first file is the root.
+/// Loads files; the first one is the root file.
 fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> Loaded {
     let mut read = |path: &Path| {
         let found = files.iter().find(|(name, _)| Path::new(name) == path);
@@ -48,7 +48,7 @@ fn rendered(loaded: &Loaded) -> String {
     format!("{}\n{}", report::render(loaded, Path::new(""), false), report::summary(loaded))
 }
 
-/// `file:line:column message` of each problem.
+/// Returns `file:line:column message` of each problem.
 fn lines(loaded: &Loaded) -> Vec<String> {
     let line = |problem: &cowhand_core::config::problem::Problem| {
         let file = loaded.sources.path(problem.at.file).display();

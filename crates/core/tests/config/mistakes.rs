@@ -1,10 +1,10 @@
-//! Every mistake is found, at its own place, and nothing else is.
+//! Every mistake is found at its own position, and nothing else is reported.
 
 use std::fmt::Write as _;
 
 use super::{lines, load_files, load_text, rendered};
 
-/// Twelve kinds of mistakes, each in another of fifty agents: the lines that agent has beside the usual ones.
+/// Twelve kinds of mistakes, each in another of fifty agents: the lines of that agent in addition to the usual ones.
 const MISTAKES: [(usize, &str); 12] = [
     (3, "    descripton: Says hello.\n"),
     (7, "    max_turns: many\n"),
@@ -92,11 +92,11 @@ fn sandboxes() {
             1,
             "whose proxy knows hosts",
         ),
-        // herdctl has an image of its own.
+        // herdctl has its own image.
         ("docker: {enabled: true}".to_owned(), 0, ""),
         (schedule("landlock"), 0, ""),
         (schedule("{kind: landlock, network: {hosts: [a.com]}}"), 1, "Landlock knows ports but no addresses"),
-        // Each is well, and both together are not.
+        // Each is valid, but not both together.
         (
             format!("sandbox: {{kind: landlock, network: {{ports: [443]}}}}, {}", schedule("bubblewrap")),
             1,
@@ -108,7 +108,7 @@ fn sandboxes() {
         assert!(text.contains(word), "{agent}: {text}");
         assert!(!word.is_empty() || errors > 0 || text.is_empty(), "{agent}: {text}");
     }
-    // One that has to reach its model.
+    // An agent that has to reach its model.
     let loaded = load_text("agents:\n  - {name: a, sandbox: landlock}\n");
     assert_eq!(loaded.errors(), 0);
     assert!(lines(&loaded).join("\n").contains("cannot reach its model"), "{:?}", lines(&loaded));
@@ -136,7 +136,7 @@ fn keys_of_hooks() {
     }
 }
 
-/// One table for the rest: a file, and every line of its report.
+/// The remaining mistakes: a file, and every line of its report.
 #[test]
 fn one_by_one() {
     let mut report = String::new();
@@ -318,7 +318,7 @@ fn a_line_with_a_secret_is_not_quoted() {
     assert!(report.contains("error: unknown key `evnts`\n --> cowhand.yaml:4:42"), "{report}");
 }
 
-/// One missing variable is one error, wherever it stands.
+/// One missing variable is one error, wherever it is used.
 #[test]
 fn undefined_variables() {
     let text = "agents:
@@ -359,7 +359,7 @@ fleets: [{path: \"${J}\"}]
     );
 }
 
-/// A file that many name is read, checked and counted once.
+/// A file that is named several times is read, checked and counted once.
 #[test]
 fn a_shared_file_is_reported_once() {
     let text = "agents: [{path: a.yaml}, {path: ./a.yaml, overrides: {name: b}}]";

@@ -1,4 +1,4 @@
-//! One look finds everything: a mistake of an agent hides none of another kind, neither its own nor those of others.
+//! One pass finds everything: a mistake of an agent hides no other, neither its own nor those of other agents.
 
 use super::{lines, load_text};
 
@@ -52,7 +52,7 @@ cowhand.yaml:24:75 there is no agent `nobody`";
     assert_eq!(found, expected);
 }
 
-/// What is named with an error of its own is there all the same.
+/// An agent or schedule with an error still counts as existing when it is named.
 #[test]
 fn what_is_broken_is_not_missing() {
     let text = "\
@@ -71,7 +71,7 @@ agents:
     assert!(!lines(&loaded).iter().any(|line| line.contains("there is no")), "{:?}", lines(&loaded));
 }
 
-/// Two that listen to everybody start each other only if one outcome starts both.
+/// Two schedules that listen to all results start each other only if one outcome starts both.
 #[test]
 fn results_for_anyone() {
     let circles = |schedules: &str| {
@@ -94,13 +94,13 @@ fn results_for_anyone() {
         (", status: failed", ", schedule: x, status: completed", 0),
         (", status: failed", ", schedule: x, status: failed", 1),
         (", status: failed", ", schedule: x", 1),
-        // Who names the other, and is named by it, does so on purpose.
+        // Schedules that name each other form a circle, whatever their statuses are.
         (", schedule: y, status: failed", ", schedule: x, status: completed", 1),
     ] {
         let both = one("x", first) + &one("y", second);
         assert_eq!(circles(&both), expected, "{both}");
     }
-    // Not only of neighbours.
+    // A circle is also found between schedules that are not neighbours.
     let three =
         one("x", ", status: failed") + &one("y", ", status: completed") + &one("z", ", status: failed");
     assert_eq!(circles(&three), 1);

@@ -1,4 +1,4 @@
-//! Prompts are checked when they are loaded, against what their trigger can provide.
+//! Prompts are checked when they are loaded, against the variables of their trigger.
 
 use crate::{fine, lines, load_files, load_text};
 

@@ -1,4 +1,4 @@
-//! The documented examples load as they are printed.
+//! The documented examples load exactly as printed.
 
 use super::{fine, load_files, load_text, rendered};
 use cowhand_core::interval::Interval;
@@ -163,7 +163,7 @@ fn a_work_source_can_be_short() {
     assert_eq!(unset, (None, None, None, None, None));
 }
 
-/// In YAML as in JSON.
+/// The same lines in YAML and in JSON.
 #[test]
 fn trigger_lines() {
     let text = r#"agents:

@@ -1,4 +1,4 @@
-//! Trust in the config: what is wrong with it, and where.
+//! Trust in the config: errors and their positions.
 
 use super::{lines, load_text};
 
@@ -55,7 +55,7 @@ fn keys_of_trust() {
     }
 }
 
-/// Each warning says whose words they are, and what to set; setting it, or telling none of them, ends it.
+/// Each warning names the authors, and the key to set. Setting it, or not using their text, ends the warning.
 #[test]
 fn strangers_that_give_orders_are_warned_of() {
     let said = |schedule: &str, agent: &str| {

@@ -1,4 +1,4 @@
-//! herdctl's `web`: where the server answers.
+//! herdctl's `web`: the address of the server.
 
 use super::{lines, load_files};
 

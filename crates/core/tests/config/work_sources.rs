@@ -1,4 +1,4 @@
-//! Work sources from which nothing can ever be taken, and agents with nothing to do.
+//! Work sources from which nothing can ever be taken, and agents without work.
 
 use cowhand_core::shape::WorkSource;
 
@@ -7,7 +7,7 @@ use super::{fine, lines, load_files, load_text};
 
 const POLL: &str = "schedules: {poll: {type: interval, interval: 5m, prompt: Go.}}";
 
-/// `LEVEL LINE:COLUMN MESSAGE | HELP` of each problem.
+/// Returns `LEVEL LINE:COLUMN MESSAGE | HELP` of each problem.
 fn said(file: &str, text: &str) -> Vec<String> {
     let loaded = load_files(&[(file, text)], &[]);
     let helps = loaded.problems.iter().map(|problem| problem.help.clone().unwrap_or_default());
@@ -42,7 +42,7 @@ fn sources_of_nothing() {
         ),
     ] {
         assert_eq!(said("cowhand.yaml", &source(text)).join("\n"), expected, "{text}");
-        // herdctl goes on with what can never work.
+        // herdctl continues with settings that can never work.
         let loaded = load_files(
             &[
                 ("herdctl.yaml", "agents: [{path: a.yaml}]"),

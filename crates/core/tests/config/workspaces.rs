@@ -1,4 +1,4 @@
-//! Where jobs work, and which of them share a session.
+//! Workspaces of jobs, and sessions that jobs share.
 
 use cowhand_core::roster::Agent;
 use cowhand_core::session::SessionPolicy;

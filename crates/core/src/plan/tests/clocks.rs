@@ -1,4 +1,4 @@
-//! A clock that is set, and schedules that begin and end.
+//! Clock steps, and schedules that begin and end.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn a_clock_that_was_far_ahead_silences_nothing() {
     ]);
 }
 
-/// The last run ended at 10:00, when the boot clock said 500 s.
+/// The last run ended at 10:00, when the boot clock showed 500 s.
 #[test]
 fn the_boot_clock_decides_about_intervals() {
     let boot = |second: i64| Some(BootTime::new(uuid::Uuid::from_u128(1), second * 1_000_000));

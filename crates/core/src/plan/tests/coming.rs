@@ -1,11 +1,11 @@
-//! The next firings as they are shown: never in the past, never of what does not fire.
+//! The next firings as they are shown: never in the past, and only of schedules that fire.
 
 use super::*;
 use crate::budget::{Amount, Budget, Dearest, Spending};
 use crate::plan::coming::Outlook;
 use crate::provider::Parked;
 
-/// The first three from now on.
+/// Returns the first three firings from now on.
 fn coming(scene: &Scene, now: &str) -> String {
     from(scene, now, now, 3)
 }
@@ -34,7 +34,7 @@ fn state(schedule: &str, state: ScheduleState) -> Scene {
     scene
 }
 
-/// Spent five dollars of five, unless it says otherwise.
+/// Creates an agent with a daily budget of five dollars, with these spent and reserved amounts.
 fn poor(schedule: &str, spent: u64, reserved: u64) -> Scene {
     let mut scene = Scene::new(schedule);
     scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });
@@ -278,7 +278,7 @@ fn from_an_earlier_time() {
     assert_eq!(times(&off, "08:00", 2), "");
 }
 
-/// A jittered due time may lie behind, and its firing ahead.
+/// With jitter, a due time can be in the past and its firing in the future.
 #[test]
 fn with_jitter() {
     let mut scene = Scene::new(HOURLY).last_due("09:00");

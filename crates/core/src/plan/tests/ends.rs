@@ -1,4 +1,4 @@
-//! Running jobs that are to end.
+//! Running jobs that have to end.
 
 use super::*;
 

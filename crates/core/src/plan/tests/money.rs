@@ -1,4 +1,4 @@
-//! Nothing starts without money, and a schedule that has paused itself does not fire.
+//! Without budget nothing starts, and a paused schedule does not fire.
 
 use super::*;
 use crate::budget::{Amount, Budget, Dearest, Spending};
@@ -6,7 +6,7 @@ use crate::budget::{Amount, Budget, Dearest, Spending};
 const EVERY_HOUR: &str = r#"{"type":"cron","expression":"0 * * * *"}"#;
 const OFTEN: &str = r#"{"type":"interval","interval":"1h"}"#;
 
-/// The agent may spend five dollars a day; so much is spent, and so much reserved by what runs.
+/// The agent may spend five dollars a day; `spent` is spent, and `reserved` is reserved by running attempts.
 fn scene(schedule: &str, spent: u64, reserved: u64) -> Scene {
     let mut scene = Scene::new(schedule);
     scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });

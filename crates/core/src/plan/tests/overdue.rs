@@ -1,9 +1,9 @@
-//! Due times that have passed: what a daemon that starts now makes of them, and how long one waits.
+//! Due times that have passed: what a daemon that starts now does with them, and how long one waits.
 
 use super::*;
 use crate::plan::coming::Outlook;
 
-/// What it missed, if a daemon runs since `start`.
+/// Describes what was missed, if a daemon has been running since `start`.
 fn missed(scene: Scene, start: &str, now: &str) -> Option<String> {
     let scene = scene.up_since(start);
     let agent = &scene.roster.agents[0];

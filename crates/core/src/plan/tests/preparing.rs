@@ -1,9 +1,9 @@
-//! Firings of which it is not known yet what they run for.
+//! Firings that are not prepared yet.
 
 use super::*;
 
-/// An agent with one place, whose first schedule has a firing that is being prepared since 10:00, and a second schedule
-/// that is due all the time.
+/// Returns an agent with one place, whose first schedule has a firing in preparation since 10:00, and whose second
+/// schedule is always due.
 fn preparing(prepares: &str, in_trouble: bool) -> (Scene, ScheduleId) {
     let mut scene = Scene::new(r#"{"type":"interval","interval":"5m"}"#);
     let schedule = &mut scene.roster.agents[0].schedules[0];
@@ -28,7 +28,7 @@ fn fires((scene, schedule): &(Scene, ScheduleId), now: &str) -> bool {
     })
 }
 
-/// While it is found out what a firing runs for, its schedule does not fire again.
+/// While a firing is prepared, its schedule does not fire again.
 #[test]
 fn a_firing_that_is_prepared_is_live() {
     for in_trouble in [false, true] {
@@ -60,7 +60,7 @@ fn other_schedules_do_not_wait_for_a_firing_that_is_prepared() {
     assert!(fires(&(scene.max(2), other), "10:00:01"), "one place is kept, and there is another");
 }
 
-/// Each keeps one of its own: see decision 0029.
+/// Each poll keeps its own place: see decision 0029.
 #[test]
 fn two_looks_for_work_keep_two_places() {
     let (mut scene, other) = preparing("work_source", false);
@@ -89,7 +89,7 @@ fn a_firing_that_needs_preparing_takes_no_place_from_those_after_it() {
     }
 }
 
-/// What was prepared waits as any other job, and goes before what is due.
+/// The job of a prepared firing waits like any other job, and starts before what is due.
 #[test]
 fn the_job_of_a_prepared_firing_goes_before_what_is_due() {
     let (mut scene, other) = preparing("when_command", false);

@@ -30,7 +30,7 @@ fn who_waits_for_a_session() {
         (PerChat, &none[..], "start 2 | start 3", false),
         (Continue, &none[..], "", true),
         (PerItem, &none[..], "start 2 | start 3", false),
-        // The second for one item waits, also if the first was only now given its place.
+        // The second job for one item waits, even if the first has only just got its place.
         (PerItem, &items[..], "start 3 | start 5", true),
     ] {
         let scene = with_policy(policy, items);

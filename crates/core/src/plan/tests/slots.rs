@@ -1,9 +1,9 @@
-//! Agents that share a provider: what starts there, and when.
+//! Agents that share a provider: which jobs start there, and when.
 
 use super::*;
 use crate::provider::{Parked, Provider};
 
-/// Agents `a` and `b` with a job each that waits, and perhaps one of `a` that runs.
+/// Agents `a` and `b` with a pending job each, and optionally a running job of `a`.
 fn scene(limits: Provider, running: bool, parked_until: Option<&str>, last_start: Option<&str>) -> Scene {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);
     scene.roster.agents.push(Agent::new("b".parse().unwrap()));
@@ -81,7 +81,8 @@ fn what_stands_in_for_a_provider_that_is_used_up() {
     assert_eq!(fallback(&all), vec![]);
 }
 
-/// Agent `a` has a job; of each provider that is used up, until when. The plan, and the limit that the job waits for.
+/// Agent `a` has a job; `used_up` lists the providers that are used up, with the end. Returns the plan, and the limit
+/// that the job waits for.
 fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -> String {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).job("agent", PENDING);
     scene.roster.agents[0].settings = serde_json::from_str(own).unwrap();
@@ -120,7 +121,7 @@ fn what_has_begun_goes_on_only_where_its_session_can() {
         ("nothing begun, all used up", codex, None, vec![claude, codex_too], "wake 10:30 | waits for codex"),
         ("begun with its own", codex, on_claude, vec![claude], "wake 11:30 | waits for claude"),
         ("begun with its own, which is open again", codex, on_claude, vec![codex_too], "itself"),
-        // Its own provider is open, but does not know the session.
+        // Its own provider is available, but does not know the session.
         ("begun with a fallback", codex, on_codex, vec![codex_too], "wake 10:30 | waits for codex"),
         (
             "begun with a fallback, all used up",

@@ -1,4 +1,4 @@
-//! Schedules that take items from a work source: free places are filled beside jobs that take long.
+//! Schedules that take items from a work source: free places are filled while other jobs run long.
 
 use super::*;
 
@@ -28,7 +28,7 @@ impl Scene {
     }
 }
 
-/// An interval that looks for work, with a job of its own that runs.
+/// Returns an interval that looks for work, with a running job.
 fn polling() -> Scene {
     Scene::new(EVERY).takes_work().polled("10:00").job("clock", RUNNING)
 }
@@ -109,7 +109,7 @@ fn a_free_place_is_filled_between_two_due_times() {
     assert_eq!(over.plan("10:02"), "");
 }
 
-/// After a pause one job shows whether it goes well; until then no items are claimed that could only wait.
+/// After a pause one probe runs first. Until it ends no items are claimed, because they would only wait.
 #[test]
 fn nothing_is_taken_beside_a_probe() {
     let mut probe = polling().max(3).fill();
@@ -127,7 +127,7 @@ fn places_that_are_free() {
     assert_eq!(agent(&Scene::new(EVERY).job("clock", RUNNING).job("agent", PENDING)), 0);
 }
 
-/// Later jobs do not overtake it, and no items are taken for its place.
+/// Later jobs do not overtake a requeued job, and no items are taken for its place.
 #[test]
 fn a_job_that_was_put_back_keeps_its_place() {
     let scene = |times| {
@@ -145,11 +145,11 @@ fn a_job_that_was_put_back_keeps_its_place() {
     let two = scene(1).max(3);
     assert!(two.plan("10:09").contains("start 2"), "{}", two.plan("10:09"));
     assert_eq!(free(&two), 1);
-    // One that cannot be started at all does not hold up the others for ever.
+    // A job that can never be started does not block the others forever.
     assert!(scene(6).max(1).plan("10:09").contains("start 2"));
 }
 
-/// A queue that is never empty does not keep the other schedules of its agent waiting.
+/// A queue that is never empty does not block the other schedules of its agent.
 #[test]
 fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
     let second = |name: &str, due: Option<&str>| {
@@ -168,7 +168,7 @@ fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
         ("it is due only now", second("plain", None), "10:02", "ran interval:5 10:01 | wake 10:05"),
         ("it is not due", second("plain", None), "10:00:30", "ran fill:1 10:00:30 | wake 10:01"),
     ]);
-    // Of two that are due, the one that has waited longer comes first, wherever it stands in the config.
+    // The due schedule that has waited longer comes first, whatever the order in the config.
     let mut both = second("plain", Some("10:01")).waiting("10:05", SkipReason::AtCapacity);
     assert_eq!(both.plan("10:06"), "ran interval:5 10:01");
     both.record().waiting = Some(Waiting { due: at("10:00:30"), reason: SkipReason::AtCapacity });
