@@ -104,7 +104,7 @@ pub enum FleetError {
     NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
-    /// Running jobs are being cancelled when this is returned; [`super::Fleet::ended`] waits for their end.
+    /// Running jobs are being cancelled when this is returned; [`crate::fleet::Fleet::ended`] waits for their end.
     #[error("shutdown timed out after {}ms with {running_jobs} job(s) still running", .timeout.as_millis())]
     StopTimedOut { timeout: Duration, running_jobs: usize },
     #[error("the daemon failed; its log says why")]
