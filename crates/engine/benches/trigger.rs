@@ -1,4 +1,4 @@
-//! How long strategies take to answer a shutdown, beside a bare `select!`.
+//! Time that strategies need to answer a shutdown, compared with a bare `select!`.
 //!
 //! `cargo bench -p cowhand --bench trigger`
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 const ROUNDS: usize = 500;
 
-/// What a strategy cannot be faster than.
+/// Baseline: a strategy cannot be faster than this.
 struct Bare;
 
 #[async_trait]
@@ -27,7 +27,7 @@ impl TriggerStrategy for Bare {
     }
 }
 
-/// A fetch that never ends.
+/// A source with a fetch that never ends.
 struct Silent;
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! What the daemon's parts share: the store, the fleet as it is now, the clock, and the attempts under way.
+//! State that the parts of the daemon share: the store, the loaded config, the clock, and the running attempts.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -29,21 +29,21 @@ use cowhand_work::{WorkSource as Source, WorkSourceError};
 /// Time between two searches for expired claims in one queue.
 const LAPSED_EVERY: SignedDuration = SignedDuration::from_mins(10);
 
-/// How long an attempt is ours without another word from us, and how often we say it.
+/// Time for which a lease is valid without a renewal, and the interval of the renewals.
 pub const LEASE: SignedDuration = SignedDuration::from_secs(30);
 pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
-/// What is wanted of an attempt; the later, the stronger.
+/// A request of the daemon to an attempt task. A later variant is stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopRequest {
     GoOn,
-    /// The daemon goes and leaves the agent to its keeper.
+    /// The daemon ends and leaves the agent to its keeper.
     Detach,
-    /// Stop it and settle it as cancelled.
+    /// The attempt is stopped and settled as cancelled.
     Cancel,
-    /// As above, and now.
+    /// As `Cancel`, without a grace period.
     CancelNow,
-    /// The lease is somebody else's: stop it and write nothing.
+    /// Another node has the lease: the attempt is stopped, and nothing is written.
     Abandon,
 }
 
@@ -52,59 +52,59 @@ pub struct Engine {
     pub store: Store,
     pub home: Home,
     pub clock: Clock,
-    /// This program, which is also the keeper.
+    /// Path of this executable, which is also the keeper.
     pub program: PathBuf,
     pub watch: Watch,
     pub growth: Growth,
-    /// Something happened that may change the plan.
+    /// Wakes the daemon loop after something that may change the plan.
     pub nudge: Notify,
-    /// Types of triggers that are not built in.
+    /// Trigger types that are not built in.
     pub triggers: Registry,
-    /// Repositories that something happened to.
+    /// Repositories that have to be looked at out of turn.
     pub wakes: Wakes,
-    /// Something is owed to a work source.
+    /// Wakes the outbox when a work source has something to receive.
     pub owed: Notify,
-    /// What could not be told to a work source, and may go well now.
+    /// Deliveries to work sources that failed before and may succeed now.
     pub noticed: SeenAgain,
-    /// A job may have ended that has hooks.
+    /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
-    /// The state folder is gone.
+    /// True if the state folder has been removed or replaced.
     pub homeless: AtomicBool,
-    /// The daemon is on its way out.
+    /// True while the daemon shuts down.
     pub ending: AtomicBool,
-    /// How far the views have come in the event log.
+    /// Number of the last event that the views show.
     pub seen_by_views: AtomicI64,
-    /// Held while a workspace is handed on or removed.
+    /// Lock that is held while a workspace is passed on or removed.
     pub workspaces: tokio::sync::Mutex<()>,
     pub config: Current,
     running: Mutex<HashMap<JobId, Running>>,
-    /// Jobs with attempts here that are not current any more and are being ended.
+    /// Jobs with an attempt on this node that is no longer current and is being ended.
     orphaned: Mutex<Vec<JobId>>,
-    /// Schedules whose firings a task of ours prepares, with what tells it that there are new ones.
+    /// Schedules with a task that prepares their firings; the `Notify` signals new firings to that task.
     preparing: Mutex<HashMap<ScheduleId, Arc<Notify>>>,
-    /// For each agent, held while its free places are counted and items are taken for them.
+    /// One lock for each agent, held while its free places are counted and items are claimed for them.
     taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
-    /// When claims that ran out were last looked for.
+    /// Work sources in which expired claims were searched, with the time of the last search.
     looked_for_expired: Mutex<Vec<(WorkSource, Timestamp)>>,
     counts: Mutex<Counts>,
 }
 
-/// Where the daemon lives, and that it lives there alone.
+/// The state folder of the daemon, and the lock that excludes other daemons.
 #[derive(Debug)]
 pub struct Home {
     pub state: StateFolder,
     pub node: String,
-    /// What the tokens of jobs are made with.
+    /// Key from which the tokens of jobs are made.
     pub(crate) job_key: JobKey,
-    /// The last event before this daemon's own.
+    /// Number of the last event before this daemon started.
     pub first_event: i64,
-    /// Ours as long as anything of us is left.
+    /// Lock of the state folder, held until the process ends.
     pub lock: File,
 }
 
 impl Home {
-    /// Says whether the lock that this daemon holds is the one that another would find. What cannot be looked at now is
-    /// not gone.
+    /// Returns whether the lock that this daemon holds is the file that another daemon would find. If the file cannot
+    /// be examined now, it counts as present.
     pub fn is_ours(&self) -> bool {
         let Ok(held) = self.lock.metadata() else { return true };
         match fs::metadata(self.state.lock_file()) {
@@ -114,7 +114,7 @@ impl Home {
     }
 }
 
-/// What has happened since the start.
+/// Counters since the start of the daemon.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Counts {
     pub checks: u64,
@@ -122,7 +122,7 @@ pub struct Counts {
     pub last_check_at: Option<Timestamp>,
 }
 
-/// An attempt that some task of ours looks after.
+/// An attempt that has an attempt task on this node.
 #[derive(Debug)]
 struct Running {
     epoch: i64,
@@ -131,7 +131,7 @@ struct Running {
 }
 
 impl Engine {
-    /// Has what is to be told about items of a queue tried soon, if it could not be told before and the items are there now.
+    /// Retries soon the deliveries to a work source that failed before, if their items are in the queue again.
     pub async fn notice(&self, queue: &str, source: &dyn Source) -> Result<(), WorkSourceError> {
         let loaded = self.loaded();
         for holder in queues::seen_again(queue, source, &loaded.sources, &self.store).await? {
@@ -142,7 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Says whether the state folder is gone.
+    /// Returns whether the state folder has been removed or replaced.
     pub(crate) fn is_homeless(&self) -> bool {
         self.homeless.load(Ordering::Relaxed)
     }
@@ -190,7 +190,7 @@ impl Engine {
         self.config.set(loaded);
     }
 
-    /// None if a task looks after this job already.
+    /// Registers the attempt task of a job. Returns `None` if the job has one already.
     pub fn begin(&self, job: &Job, epoch: i64) -> Option<watch::Receiver<StopRequest>> {
         let mut running = self.running();
         if running.contains_key(job.id()) {
@@ -208,7 +208,7 @@ impl Engine {
         self.hooks.notify_one();
     }
 
-    /// Tells the task of a job what is wanted of it, if there is one. A stronger wish stays.
+    /// Passes a stop request to the attempt task of a job, if there is one. A stronger earlier request stays.
     pub fn wish(&self, job: &JobId, wish: StopRequest) {
         if let Some(running) = self.running().get(job) {
             running.wish.send_if_modified(|current| {
@@ -221,19 +221,20 @@ impl Engine {
         }
     }
 
-    /// Tells the task of an attempt whose lease is gone to end it. One that has settled its job by itself is past that.
+    /// Tells the attempt task with this epoch, which has lost its lease, to end its attempt. If the task has settled
+    /// the job already, nothing happens.
     pub(crate) fn abandon(&self, job: &JobId, epoch: i64) {
         if self.running().get(job).is_some_and(|running| running.epoch == epoch) {
             self.wish(job, StopRequest::Abandon);
         }
     }
 
-    /// Says whether a task looks after this attempt.
+    /// Returns whether an attempt task supervises this attempt.
     pub(crate) fn is_current(&self, job: &JobId, attempt: u32) -> bool {
         self.running().get(job).is_some_and(|running| running.attempt == attempt)
     }
 
-    /// Keeps the job's next attempt from being started here until [`Self::orphan_ended`].
+    /// Prevents the job's next attempt from starting on this node until [`Self::orphan_ended`].
     pub(crate) fn orphan_found(&self, job: JobId) {
         self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).push(job);
     }
@@ -246,18 +247,19 @@ impl Engine {
         self.nudge.notify_one();
     }
 
-    /// Every job that is looked after, with its epoch.
+    /// Returns every job that has an attempt task, with its epoch.
     pub fn held(&self) -> Vec<(JobId, i64)> {
         self.running().iter().map(|(job, running)| (job.clone(), running.epoch)).collect()
     }
 
-    /// Says whether something of the job still goes on here, so that its next attempt cannot be started yet.
+    /// Returns whether an attempt of the job still runs on this node, so that the next one cannot start yet.
     pub fn holds(&self, job: &JobId) -> bool {
         let orphaned = self.orphaned.lock().unwrap_or_else(PoisonError::into_inner).contains(job);
         orphaned || self.running().contains_key(job)
     }
 
-    /// The schedule has firings to prepare. None if a task does that already; it is told to look again.
+    /// Registers a task that prepares the firings of the schedule. If there is one already, it is notified, and `None`
+    /// is returned.
     pub fn prepare(&self, schedule: ScheduleId) -> Option<Arc<Notify>> {
         let mut preparing = self.preparing.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = preparing.get(&schedule) {
@@ -272,7 +274,7 @@ impl Engine {
         self.nudge.notify_one();
     }
 
-    /// Waits until nobody else here takes items for the agent: two of its schedules must not count the same place.
+    /// Waits until no other task claims items for the agent: two of its schedules must not count the same free place.
     pub(crate) async fn taking_turn(&self, agent: &AgentName) -> tokio::sync::OwnedMutexGuard<()> {
         let turn = {
             let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
@@ -281,10 +283,10 @@ impl Engine {
         turn.lock_owned().await
     }
 
-    /// Whether it is time to; if so, it counts as done.
+    /// Returns whether expired claims of this source are to be searched now. If so, the search counts as done.
     pub(crate) fn looks_for_expired(&self, source: &WorkSource, now: Timestamp) -> bool {
         let mut looked = self.looked_for_expired.lock().unwrap_or_else(PoisonError::into_inner);
-        // A look that lies ahead tells only that the clock was set back.
+        // A search in the future only means that the clock was set back.
         looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < LAPSED_EVERY);
         let is_time = !looked.iter().any(|(known, _)| known == source);
         if is_time {
@@ -304,13 +306,13 @@ impl Engine {
         counts.last_check_at = Some(at);
     }
 
-    /// One that somebody asked for.
+    /// Counts a trigger that a person or program requested.
     pub(crate) fn count_trigger(&self) {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).triggers += 1;
     }
 
     fn running(&self) -> MutexGuard<'_, HashMap<JobId, Running>> {
-        // A task that panicked left nothing half done in the map.
+        // A task that panicked has left no partial change in the map.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

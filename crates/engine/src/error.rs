@@ -1,4 +1,4 @@
-//! Everything that can be wrong with what is asked of a fleet.
+//! The errors of requests to a fleet.
 
 use std::io;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::herdctl::HerdctlError;
 use cowhand_store::StoreError;
 use cowhand_work::WorkSourceError;
 
-/// The messages are for people; a program decides by the variant.
+/// Error of a request to a fleet. The messages are for people; a program decides by the variant.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
     #[error("a daemon is running in {0} already; `cowhand stop` ends it")]
     AlreadyRunning(String),
-    /// The whole report.
+    /// All problems of the config, as text.
     #[error("{0}")]
     Config(String),
     #[error("cannot use the state folder {place}: {source}")]
@@ -67,7 +67,7 @@ pub enum FleetError {
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
     ItemRefused { item: WorkItemId, why: String },
-    /// Somebody else has it.
+    /// Somebody else holds the item.
     #[error("{item} was left alone: {why}")]
     ItemLeftAlone { item: WorkItemId, why: String },
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub enum FleetError {
     NotFinished { job: JobId, status: JobStatus },
     #[error("{}", in_use(.job, .by))]
     InUse { job: JobId, by: JobId },
-    /// What its runtime cannot do.
+    /// The feature that the job's runtime does not have.
     #[error("{0}")]
     CannotFork(String),
     #[error("{0}")]
@@ -104,7 +104,7 @@ pub enum FleetError {
     NotRun { agent: AgentName, schedule: ScheduleName, reason: SkipReason, note: Option<String> },
     #[error("the daemon is stopping and takes no new work; start it again first")]
     Stopping,
-    /// What still ran is being cancelled when this is returned; [`super::Fleet::ended`] waits for that.
+    /// Running jobs are being cancelled when this is returned; [`crate::fleet::Fleet::ended`] waits for their end.
     #[error("shutdown timed out after {}ms with {running_jobs} job(s) still running", .timeout.as_millis())]
     StopTimedOut { timeout: Duration, running_jobs: usize },
     #[error("the daemon failed; its log says why")]
@@ -113,7 +113,7 @@ pub enum FleetError {
     Store(StoreError),
 }
 
-/// How an item is given back that somebody of this fleet has.
+/// Explains how to release an item that somebody in this fleet holds.
 fn let_go(item: &WorkItemId, by: &str) -> String {
     if by.contains('@') {
         format!("`cowhand work release {item}` gives it back")
@@ -123,7 +123,8 @@ fn let_go(item: &WorkItemId, by: &str) -> String {
 }
 
 impl FleetError {
-    /// Names the agent that was probably meant. In a sub-fleet, its last name alone is enough to find it.
+    /// Returns the error for an unknown agent, with the agent that was probably meant. In a sub-fleet, the last part of
+    /// the name is enough.
     pub fn no_agent(roster: &Roster, agent: &AgentName) -> Self {
         let names = || roster.agents.iter().map(|agent| agent.name.as_str());
         let ending = format!(".{agent}");
@@ -132,7 +133,7 @@ impl FleetError {
         Self::NoAgent { agent: agent.clone(), nearest: nearest.map(str::to_owned) }
     }
 
-    /// Names the schedule that was probably meant.
+    /// Returns the error for an unknown schedule, with the schedule that was probably meant.
     pub fn no_schedule(agent: &Agent, schedule: &str) -> Self {
         let nearest = closest(schedule, agent.schedules.iter().map(|schedule| schedule.name.as_str()));
         let (agent, schedule) = (agent.name.clone(), schedule.to_owned());
@@ -140,7 +141,7 @@ impl FleetError {
     }
 }
 
-/// Of an agent that has jobs.
+/// Returns the message for an agent that still has jobs but is not in the config.
 pub fn agent_left(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more; put it back under this name to use it; `cowhand jobs --agent \
@@ -170,7 +171,7 @@ fn store_gone(place: &str, jobs: &[JobId], keepers: &[i32]) -> String {
     )
 }
 
-/// What the ledger says about a firing that made no job.
+/// Explains why a firing made no job, from its row in the ledger.
 fn kept_by(reason: SkipReason, note: Option<&str>) -> String {
     match (reason, note) {
         (_, Some(note)) => note.to_owned(),

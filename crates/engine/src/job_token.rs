@@ -1,6 +1,6 @@
-//! The token of a job: the processes of one attempt show it to be let at the endpoints of their job, and at nothing
-//! else. It is made of the job's id and the attempt by a key that never leaves the state folder, so nobody has to keep
-//! it, and it is good only while that attempt runs.
+//! The token of a job. With it, the processes of one attempt can use the endpoints of their job and nothing else. It is
+//! an HMAC of the job's id and the attempt with a key that never leaves the state folder, so it is not stored, and it
+//! is valid only while that attempt runs.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ pub const TOKEN_VARIABLE: &str = "COWHAND_JOB_TOKEN";
 /// Environment variable of an attempt that holds the path of the daemon's socket for jobs.
 pub const SOCKET_VARIABLE: &str = "COWHAND_SOCKET";
 
-/// By this it is told from the tokens of people and programs.
+/// Prefix that distinguishes the tokens of jobs from those of people and programs.
 const PREFIX: &str = "cowjob_";
 
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl JobKey {
         format!("{PREFIX}{job}.{attempt}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// Whose it is, if it is one of ours.
+    /// Returns the job and the attempt of a token, if it was made with this key.
     fn read(&self, token: &str) -> Option<(JobId, u32)> {
         let (job, attempt, tag) = parts(token)?;
         let tag = BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?;
@@ -40,7 +40,7 @@ impl JobKey {
     }
 }
 
-/// Which job and attempt a token names, whether or not it is good.
+/// Returns the job and the attempt that a token names, without a check of its signature.
 pub fn claimed(token: &str) -> Option<(JobId, u32)> {
     parts(token).map(|(job, attempt, _)| (job, attempt))
 }
@@ -55,7 +55,7 @@ fn said(job: &JobId, attempt: u32) -> String {
     format!("cowhand job token\n{job}\n{attempt}")
 }
 
-/// Returns the job of a token, if the token is ours and its attempt runs.
+/// Returns the job of a token, if this fleet made the token and its attempt runs.
 pub async fn job_of(key: &JobKey, store: &Store, token: &str) -> Result<Option<JobId>, StoreError> {
     let Some((job, attempt)) = key.read(token) else { return Ok(None) };
     let known = store.job(job.clone()).await?;
@@ -64,7 +64,7 @@ pub async fn job_of(key: &JobKey, store: &Store, token: &str) -> Result<Option<J
     Ok(known.filter(runs).map(|_| job))
 }
 
-/// Says whether a text has the form of a job's token.
+/// Returns whether a text has the form of a job's token.
 pub fn is_job_token(text: &str) -> bool {
     text.starts_with(PREFIX)
 }

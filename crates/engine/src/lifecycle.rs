@@ -1,17 +1,17 @@
-//! How a fleet ends, and what happens when somebody asks again.
+//! The states of a fleet that stops, and the effect of repeated stop requests.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What whoever stops a fleet wants for the jobs that run.
+/// The treatment of running jobs when a fleet stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// They may finish, for so long; what still runs then is cancelled.
+    /// Jobs may finish within the timeout; those that still run afterwards are cancelled.
     Finish { timeout: Duration },
-    /// They are cancelled at once, side by side.
+    /// Jobs are cancelled at once, in parallel.
     Cancel,
-    /// They live on with their keepers; the next start takes them up again.
+    /// Agents continue to run under their keepers; the next start adopts them.
     KeepAgents,
 }
 
@@ -21,7 +21,7 @@ impl Default for Stop {
     }
 }
 
-/// The way a fleet is on. It only ever moves down this list.
+/// The state of a fleet. It only moves down this list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lifecycle {
     Running,
@@ -30,19 +30,19 @@ pub enum Lifecycle {
     },
     Leaving,
     Cancelling {
-        /// How many had not finished in the time they were given.
+        /// Number of jobs that did not finish within the timeout.
         overdue: usize,
     },
-    /// The grace of what is cancelled is over, too.
+    /// The grace period of the cancelled jobs is over as well.
     Killing,
 }
 
-/// More than anybody means, and little enough to reckon with.
+/// Upper limit of a timeout, so that adding it to an instant cannot overflow.
 const LONGEST_PATIENCE: Duration = Duration::from_hours(365 * 24);
 
 impl Lifecycle {
-    /// The first time lets jobs finish, the second cancels them, the third kills them. Agents can be kept as long as
-    /// nothing was done to them.
+    /// Returns the next state after a stop request. The first request lets jobs finish, the second cancels them, the
+    /// third kills them. Agents can be kept only as long as none has been cancelled.
     #[must_use]
     pub fn after(self, asked: Stop, now: Instant) -> Self {
         match (self, asked) {

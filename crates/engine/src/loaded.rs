@@ -1,4 +1,4 @@
-//! The fleet as its config was read, which a reload replaces as a whole.
+//! The loaded config of a fleet. A reload replaces it as a whole.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,26 +11,27 @@ use serde_json::Value;
 use cowhand_run::redact::Redactor;
 use cowhand_work::Sources;
 
-/// The fleet and what its `.env` names.
+/// The roster of a fleet and the variables of its `.env`.
 #[derive(Debug)]
 pub struct Loaded {
     pub roster: Arc<Roster>,
     pub variables: HashMap<String, String>,
     pub sources: Arc<Sources>,
-    /// The config for people, without secrets.
+    /// The config as it is shown to people, without secrets.
     pub shown: Option<Value>,
-    /// What it was read from; an agent in a sandbox does not write there.
+    /// The files from which the config was read; an agent in a sandbox cannot write to them.
     pub files: Vec<PathBuf>,
-    /// The variables that it names as secrets.
+    /// The variables that the config names as secrets.
     pub named: Vec<String>,
     /// Directories in which agents in a sandbox may write.
     pub writable: Vec<PathBuf>,
-    /// What hides its secrets, made when it is first needed: `secrets::redactor`.
+    /// The redactor for the secrets of the fleet, made at its first use by `secrets::redactor`.
     pub redactor: OnceLock<Arc<Redactor>>,
 }
 
 impl Loaded {
-    /// With the folders that work is taken from: what a stranger's job could put there would be trusted.
+    /// Returns the files of the config and the folders of its work sources. A job of a stranger must not write to
+    /// either: its text would be trusted.
     pub(crate) fn files_and_queues(&self) -> Vec<PathBuf> {
         let base = &self.sources.setting().base;
         let of_agent = |agent: &Agent| {
@@ -46,7 +47,7 @@ impl Loaded {
     }
 }
 
-/// The config that is in force. Clones share it.
+/// The config that applies now. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Current(Arc<RwLock<Arc<Loaded>>>);
 

@@ -1,4 +1,4 @@
-//! The output of jobs as it stands in the state folder.
+//! The output of jobs in the state folder.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
@@ -9,20 +9,20 @@ use crate::state::StateFolder;
 use cowhand_run::jsonl::{self, Jsonl};
 use cowhand_store::Store;
 
-/// The lines of a job as they come, for those who pass them on.
+/// A reader of a job's output that waits for new lines.
 #[derive(Debug)]
 pub struct Listening {
     store: Store,
     job: JobId,
     jsonl: Jsonl,
-    /// None if what there is is all.
+    /// Signal of new lines; `None` if only the lines that exist are read.
     growth: Option<watch::Receiver<()>>,
-    /// The newest event when it was last looked at: the job's end is one.
+    /// The newest event at the last read. The end of the job is an event, so a newer one may be that end.
     seen: i64,
 }
 
 impl Listening {
-    /// `growth` tells of new lines until the job has ended; without it, only the lines that exist are read.
+    /// `growth` signals new lines until the job has ended; without it, only the lines that exist are read.
     pub fn new(
         store: &Store,
         state: &StateFolder,
@@ -43,9 +43,9 @@ impl Listening {
         &self.job
     }
 
-    /// The next lines; nothing while there are none, none when there will be none.
+    /// Returns the next lines: empty if there are none yet, `None` if there will be none.
     pub async fn more(&mut self) -> Result<Option<Vec<u8>>, FleetError> {
-        // First whether it has ended, then what it wrote: so nothing that was written before is missed.
+        // Check for the end before reading, so that lines written before the end are not missed.
         self.seen = self.store.committed();
         let mut lives = false;
         if let Some(growth) = &mut self.growth {
@@ -58,7 +58,7 @@ impl Listening {
         Ok((lives || !part.is_empty()).then_some(part))
     }
 
-    /// Returns when there may be something that the last look did not see, also if it came during that look.
+    /// Waits until there may be something new since the last read, including what came during that read.
     pub async fn grown(&mut self) {
         let Some(growth) = &mut self.growth else { return };
         tokio::select! {
@@ -68,10 +68,10 @@ impl Listening {
     }
 }
 
-/// Returns the result of a job in its own words: see [`crate::fleet::Fleet::result`].
+/// Returns the final output of a job: see [`crate::fleet::Fleet::result`].
 pub async fn result(state: &StateFolder, job: JobId) -> Result<Option<String>, FleetError> {
     let path = state.output(&job);
-    // A large file takes a while.
+    // Reading a large file takes long enough to block other tasks.
     let read = tokio::task::spawn_blocking(move || jsonl::final_output(&path)).await;
     read.map_err(std::io::Error::other).flatten().map_err(|source| unreadable(&job, source))
 }

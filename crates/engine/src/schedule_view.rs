@@ -1,4 +1,4 @@
-//! How the schedules of a fleet stand, and when they fire.
+//! The state of a fleet's schedules and their next firings, as users see them.
 
 mod notes;
 
@@ -15,75 +15,74 @@ use serde::{Deserialize, Serialize};
 use cowhand_store::{Store, StoreError};
 pub use notes::{WHEN_COMMAND, because, why_of};
 
-/// How a schedule stands.
+/// State of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleView {
-    /// By which a `dispatch_result` names it (`source_workflow_id`).
+    /// Id with which a `dispatch_result` names the schedule (`source_workflow_id`).
     pub id: ScheduleId,
     pub agent: AgentName,
     pub schedule: ScheduleName,
     #[serde(rename = "type")]
     pub kind: String,
     pub status: ScheduleStatus,
-    /// When the last job that it fired by itself ended, or when it last looked for work and found none. Runs by hand do not
-    /// count: they move no interval.
+    /// End of the last job that the schedule fired by itself, or the last time it looked for work and found none. Runs
+    /// by hand do not count: they do not move an interval.
     pub last_run_at: Option<Timestamp>,
-    /// The next firing by the clock, never in the past. None if it is off, paused or over, if it counts from the end of
-    /// a job that has not ended, if it waits for something whose end nobody knows, and if the clock does not fire it.
+    /// Next firing by the clock, never in the past. Absent if the schedule is off, paused or over, if it counts from
+    /// the end of a job that has not ended, if it waits for something with an unknown end, and if the clock does not fire it.
     pub next_run_at: Option<Timestamp>,
-    /// It has fired, and what it runs for is being found out.
+    /// True if the schedule has fired and the firing is being prepared.
     pub preparing: bool,
-    /// Since when, if it is.
+    /// Start of the preparation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_since: Option<Timestamp>,
-    /// What is asked for that, if it is: `trust`, `when_command`, a work source.
+    /// Checks and sources that the preparation uses: `trust`, `when_command`, a work source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preparing_by: Option<String>,
     pub last_error: Option<String>,
-    /// Why it does not fire now.
+    /// Reason why the schedule does not fire now.
     pub skip_reason: Option<SkipReason>,
-    /// When that ends by itself, if that is known.
+    /// Time at which that reason ends by itself, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_until: Option<Timestamp>,
-    /// Where its `enabled: false` is written, as `FILE:LINE`.
+    /// Location of its `enabled: false`, as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_in_file: Option<String>,
-    /// What holds it in a sentence, where there is more to say, or will hold it when it is due.
+    /// Explanation of what holds the schedule back now, or will when it is due.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note: Option<String>,
-    /// What the sentence is about.
+    /// Reason that the explanation is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skip_note_reason: Option<SkipReason>,
-    /// Since when a firing is due that waits: the first due time since it last fired.
+    /// First due time since the last firing, if a firing is due and waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_since: Option<Timestamp>,
-    /// How often it was due again since then. Unless `misfire` is `run_all`, one firing stands for all of them. At most
-    /// 1000 are counted.
+    /// Number of further due times since then, at most 1000. Unless `misfire` is `run_all`, one firing covers all of them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub due_again: usize,
-    /// What it missed because no daemon runs.
+    /// Due times that were missed because no daemon runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<MissedTimes>,
-    /// How many jobs of it wait.
+    /// Number of waiting jobs of the schedule.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub jobs_waiting: usize,
-    /// It is over, whether it is on or off: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
+    /// True if it is over, on or off: its `end_at` has passed, or it is a `delay` that has fired. It cannot be enabled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub over: bool,
-    /// Of its cron expression, its active hours and its excluded dates.
+    /// Time zone of its cron expression, its active hours and its excluded dates.
     pub timezone: String,
 }
 
 /// Due times that passed while no daemon ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissedTimes {
-    /// The first of them.
+    /// First missed due time.
     pub since: Timestamp,
-    /// How many; at most 100 are counted.
+    /// Number of missed due times, at most 100.
     pub times: usize,
-    /// How many runs a daemon makes up for them when it starts.
+    /// Number of runs with which a daemon makes up for them when it starts.
     pub runs: usize,
-    /// All of that in a sentence.
+    /// Summary of the fields above in a sentence.
     pub note: String,
 }
 
@@ -100,7 +99,7 @@ pub enum ScheduleStatus {
     Running,
     Disabled,
     Error,
-    /// By its breaker.
+    /// Paused by its breaker.
     Paused,
     /// Its `end_at` has passed, or it is a `delay` that has fired.
     Finished,
@@ -124,7 +123,7 @@ impl ScheduleStatus {
     }
 }
 
-/// Describes all schedules of a fleet as they stand now.
+/// Describes all schedules of a fleet now.
 pub async fn schedules(
     store: &Store,
     roster: &Roster,
@@ -133,8 +132,8 @@ pub async fn schedules(
     Ok(schedules_of(roster, &store.snapshot_of(roster, now).await?, now))
 }
 
-/// Describes all schedules as they stand in a snapshot, in the order of the fleet's files. API, command line, pages,
-/// `state.yaml` and metrics show nothing else.
+/// Describes all schedules of a snapshot, in the order of the fleet's files. API, command line, pages, `state.yaml` and
+/// metrics all use this function.
 pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec<ScheduleView> {
     let outlook = Outlook::new(now, roster, snapshot);
     let of_agent = |agent: &Agent| -> Vec<ScheduleView> {
@@ -153,11 +152,12 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
     roster.agents.iter().flat_map(of_agent).collect()
 }
 
-/// One that waits for a place is not worth telling before this.
+/// Time that a schedule may wait for a place before it counts as starved.
 const LONG: SignedDuration = SignedDuration::from_mins(1);
 
 impl ScheduleView {
-    /// Whether it is due and has had to wait for a place, or for another job, for long or more than once.
+    /// Returns whether the schedule is due and has waited for a place, or for another job, for more than a minute or
+    /// over more than one due time.
     pub fn is_starved(&self, now: Timestamp) -> bool {
         let for_others = matches!(
             self.skip_reason,
@@ -168,14 +168,14 @@ impl ScheduleView {
         on && for_others && long && !self.preparing
     }
 
-    /// What it waits for, in words.
+    /// Describes what the schedule waits for.
     pub fn awaited(&self) -> Option<&str> {
         let reason = self.skip_reason?;
         let note = self.skip_note.as_deref().filter(|_| self.skip_note_reason == Some(reason));
         Some(note.unwrap_or_else(|| because(reason)))
     }
 
-    /// `, and 13 times more since then`; empty if it was due once.
+    /// Returns text such as `, and 13 times more since then`; empty if the schedule was due once.
     pub fn due_again_in_words(&self) -> String {
         match self.due_again {
             0 => String::new(),
@@ -214,12 +214,12 @@ impl ScheduleView {
             }
             ScheduleState::Active | ScheduleState::Finished => (ScheduleStatus::Idle, None),
         };
-        // An earlier version let an interval wait for its `start_at`.
+        // An earlier version stored a waiting reason for an interval before its `start_at`.
         let starts = schedule.timing.start_at.is_some_and(|start| start > now);
         let held = record.and_then(|record| record.waiting.as_ref()).filter(|_| !starts);
         let waiting = held.map(|waiting| waiting.reason);
         let has_jobs = snapshot.jobs.iter().any(|job| job.schedule == Some(schedule.id));
-        // What is held back until the pause is over is not being prepared.
+        // Firings that are held back until the end of a pause are not being prepared.
         let preparing_since = snapshot.to_prepare(schedule.id).map(|firing| firing.since).min();
         let preparing = preparing_since.is_some();
         let waits = || snapshot.waits_for_session(agent, schedule.id).then_some(SkipReason::SessionBusy);
@@ -231,12 +231,12 @@ impl ScheduleView {
             ScheduleStatus::Idle | ScheduleStatus::Running => waiting.or_else(|| {
                 match (schedule.trigger.driver(), next_run_at) {
                     (Driver::Hand | Driver::Delivery, _) => Some(SkipReason::UnsupportedType),
-                    // It looks for something to do by itself, and nobody knows when it finds it.
+                    // A strategy looks for work by itself, so the time of its next firing is unknown.
                     (Driver::Strategy, _) => None,
                     (Driver::Clock, Some(at)) => (at > now).then_some(SkipReason::NotDue),
-                    // An interval counts from the end of what it has fired.
+                    // An interval counts from the end of the job that it has fired.
                     (Driver::Clock, None) if has_jobs || preparing => Some(SkipReason::AlreadyRunning),
-                    // Its calendar has no time for it any more.
+                    // The calendar has no further time.
                     (Driver::Clock, None) => Some(SkipReason::NotDue),
                 }
             }),

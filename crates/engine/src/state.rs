@@ -1,4 +1,4 @@
-//! The state folder: `.cowhand/` beside the config file, and what is where in it.
+//! The state folder, `.cowhand/` beside the config file, and the paths of its contents.
 
 mod guard;
 mod job_socket;
@@ -45,22 +45,22 @@ impl StateFolder {
         self.0.join("jobs")
     }
 
-    /// The job's output, one message a line.
+    /// Returns the path of the job's output, one message for each line.
     pub fn output(&self, job: &JobId) -> PathBuf {
         self.jobs().join(format!("{job}.jsonl"))
     }
 
-    /// The job's record, for people.
+    /// Returns the path of the job's record, a file for people.
     pub fn view(&self, job: &JobId) -> PathBuf {
         self.jobs().join(format!("{job}.yaml"))
     }
 
-    /// What the job changed in its workspace.
+    /// Returns the path of the changes that the job made in its workspace.
     pub fn diff(&self, job: &JobId) -> PathBuf {
         self.jobs().join(format!("{job}.diff"))
     }
 
-    /// For what else a job leaves behind.
+    /// Returns the folder for other files that a job leaves.
     pub fn folder(&self, job: &JobId) -> PathBuf {
         self.jobs().join(job.as_str())
     }
@@ -69,23 +69,23 @@ impl StateFolder {
         self.0.join("attempts")
     }
 
-    /// What programs have in place of their own home in jobs of strangers, of one agent.
+    /// Returns the folder that programs of one agent use as their home in jobs of strangers.
     pub fn of_strangers(&self, agent: &AgentName) -> PathBuf {
         self.0.join("strangers").join(agent.as_str())
     }
 
-    /// Directories that jobs have to themselves.
+    /// Returns the folder of the workspaces.
     pub fn workspaces(&self) -> PathBuf {
         self.0.join("workspaces")
     }
 
-    /// What a daemon in the background says.
+    /// Returns the path of the log of a daemon in the background.
     pub fn log(&self) -> PathBuf {
         self.0.join("daemon.log")
     }
 
-    /// Makes what is missing, for the owner only: prompts and output may hold anything. Refuses a folder of somebody else,
-    /// and one with a symbolic link in it.
+    /// Creates missing folders, accessible only by the owner, because prompts and output may contain anything. Refuses
+    /// a folder of another user and a folder with a symbolic link in it.
     pub fn create(&self) -> io::Result<()> {
         self.restore_modes();
         self.check()?;
@@ -96,17 +96,17 @@ impl StateFolder {
         self.keep_out_of_git()
     }
 
-    /// Says why the folder cannot be used safely, if it cannot.
+    /// Returns an error if the folder cannot be used safely.
     pub fn check(&self) -> io::Result<()> {
         guard::check(&self.0)
     }
 
-    /// Takes the rights of other users away from all that is in the folder, whatever the umask was when it was made.
+    /// Removes the rights of other users from everything in the folder, whatever the umask was when it was created.
     pub fn close_to_others(&self) -> io::Result<()> {
         guard::close(&self.0)
     }
 
-    /// Prompts and output are not to be committed by accident.
+    /// Writes a `.gitignore`, so that prompts and output are not committed by accident.
     fn keep_out_of_git(&self) -> io::Result<()> {
         let made =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.0.join(".gitignore"));
@@ -117,7 +117,8 @@ impl StateFolder {
         }
     }
 
-    /// Held as long as the daemon lives; the kernel lets go of it however that ends. None if another has it.
+    /// Takes the lock that a daemon holds while it lives; the kernel releases it however the process ends. Returns
+    /// `None` if another process holds it.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -134,12 +135,12 @@ impl StateFolder {
         self.0.join(LOCK)
     }
 
-    /// Says whether a daemon holds the folder.
+    /// Returns whether a daemon holds the lock of the folder.
     pub fn is_locked(&self) -> bool {
         self.lock_file().is_file() && matches!(self.lock(), Ok(None))
     }
 
-    /// What the tokens of jobs are made with: drawn once, for the owner only.
+    /// Returns the key from which the tokens of jobs are made. It is generated once and readable only by the owner.
     pub fn job_key(&self) -> io::Result<Vec<u8>> {
         const LENGTH: usize = 32;
         let path = self.0.join("job-key");
@@ -152,7 +153,7 @@ impl StateFolder {
                 let mut key = vec![0; LENGTH];
                 let drawn = SystemRandom::new().fill(&mut key);
                 drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
-                // Made for the owner only.
+                // A temporary file is created with access for the owner only.
                 let mut file = tempfile::NamedTempFile::new_in(&self.0)?;
                 file.write_all(&key)?;
                 file.as_file().sync_all()?;
@@ -163,7 +164,7 @@ impl StateFolder {
         }
     }
 
-    /// Who this daemon is, the same after every restart, so that it finds its own leases again.
+    /// Returns the id of this node. It stays the same after a restart, so that the daemon finds its own leases.
     pub fn node(&self) -> io::Result<String> {
         let path = self.0.join("node");
         match fs::read_to_string(&path) {

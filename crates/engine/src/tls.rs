@@ -1,4 +1,5 @@
-//! TLS by certificate files: read at the start, where a mistake is an error, and again with the config, where it is not.
+//! TLS with certificate files. They are read at the start, where a mistake is an error, and again with the config,
+//! where a mistake is only logged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use x509_cert::der::Decode as _;
 
 use cowhand_system::named_file::{self, KEY_BYTES};
 
-/// So long before a certificate ends, somebody should know.
+/// Time before the end of a certificate from which a warning is given.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +31,7 @@ pub enum TlsError {
     Unfit { files: Files, source: rustls::Error },
 }
 
-/// What the server shows to whoever connects; the files may bring a newer one at any time.
+/// The certificate of the server. A reload replaces it with a newer one from the files.
 #[derive(Debug)]
 pub struct Tls {
     files: Files,
@@ -56,7 +57,8 @@ impl Tls {
         TlsAcceptor::from(Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Whoever is connected stays so. Files that are half written leave us with what we have.
+    /// Reads the files again. Open connections stay; if the files cannot be used, for example half written, the old
+    /// certificate stays.
     pub fn reload(&self) {
         match Certificate::read(&self.files) {
             Ok(certificate) => {
@@ -85,7 +87,7 @@ impl Certificate {
         Ok(Self { config: Arc::new(config), begins, ends })
     }
 
-    /// Until when it is good, and whether somebody has to do something about it.
+    /// Describes until when the certificate is valid, and returns whether somebody has to act.
     pub fn standing(&self, now: Timestamp) -> (String, bool) {
         let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
         if self.ends <= now {
@@ -127,7 +129,7 @@ fn read(place: &Path) -> Result<Vec<u8>, TlsError> {
     named_file::read(place, KEY_BYTES).map_err(|source| TlsError::Read { place: place.to_owned(), source })
 }
 
-/// Of a key nothing is quoted.
+/// Converts an error of the PEM reader; the message never quotes the file, which may be a key.
 fn of_pem(place: &Path, what: &'static str, error: &pem::Error) -> TlsError {
     let place = place.to_owned();
     match error {

@@ -1,5 +1,5 @@
-//! What a restored store knows. Records of what it does not know are of another history: they are removed, so that they
-//! say nothing about jobs and attempts that get the same names again.
+//! The rows of a restored store. Files of jobs and attempts that it does not have belong to another history: they are
+//! removed, so that they are not taken for later jobs and attempts with the same names.
 
 use std::fs;
 use std::path::Path;
@@ -15,8 +15,8 @@ use cowhand_store::KnownRows;
 pub(super) struct Known(pub(super) KnownRows);
 
 impl Known {
-    /// Removes views of other jobs and the folders of other attempts. What still runs is left to the next start, which ends
-    /// it; what cannot be removed is cleared when something of the same name begins.
+    /// Removes the views of other jobs and the folders of other attempts. Running attempts are left to the next start,
+    /// which ends them; a folder that cannot be removed is cleared when an attempt with the same name begins.
     pub(super) fn forget_others(&self, state: &StateFolder) {
         for path in paths(&state.jobs()) {
             if is_view(&path).is_some_and(|job| !self.0.jobs.contains(job.as_str())) {
@@ -40,7 +40,7 @@ pub(super) fn paths(folder: &Path) -> Vec<std::path::PathBuf> {
     files::entries(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
-/// The job whose record for people this is.
+/// Returns the job if the path is a job's view.
 fn is_view(path: &Path) -> Option<JobId> {
     path.file_name()?.to_str()?.strip_suffix(".yaml")?.parse().ok()
 }

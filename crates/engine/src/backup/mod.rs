@@ -1,7 +1,7 @@
-//! Backups of a fleet on SQLite: one file, which is a database with the store and, beside it, what jobs said.
+//! Backups of a fleet on SQLite: one file, which is a database with the store and the output of jobs.
 //!
-//! The lock, the node's name, the key of job tokens, the folders of attempts and the views are not part of it: they belong
-//! to processes that run on this machine, or are made anew.
+//! The lock, the node's id, the key of job tokens, the folders of attempts and the views are not part of it: they
+//! belong to processes on this machine, or are generated.
 
 mod known;
 mod outputs;
@@ -20,21 +20,21 @@ use crate::prune::files;
 use crate::state::StateFolder;
 use cowhand_store::{BackupFile, Store, file};
 
-/// How much of a job's output is in one row.
+/// Number of bytes of a job's output in one row.
 const PART: usize = 1 << 20;
-/// What of a job is in a backup beside its rows.
+/// Extensions of the files of a job that a backup contains, in addition to its rows.
 const KEPT: [&str; 2] = ["jsonl", "diff"];
-/// Where backups are made before they are handed out.
+/// Prefix of the folders in which backups are made.
 const SCRATCH: &str = "backup-";
 
-/// What a backup holds.
+/// The number of jobs and outputs in a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents {
     pub jobs: u64,
     pub outputs: u64,
 }
 
-/// Makes a backup of what is committed now. The file has no name any more; it is gone when it is closed.
+/// Makes a backup of the committed state. The returned file has no name and is deleted when it is closed.
 pub async fn make(store: &Store, state: &StateFolder, with_output: bool) -> anyhow::Result<File> {
     let folder = scratch(state).context("no room for the backup")?;
     let path = folder.path().join("store.db");
@@ -53,7 +53,7 @@ pub async fn make(store: &Store, state: &StateFolder, with_output: bool) -> anyh
     Ok(File::open(&path)?)
 }
 
-/// A folder beside the store, or elsewhere if the state folder is gone.
+/// Creates a folder beside the store, or elsewhere if the state folder does not exist.
 fn scratch(state: &StateFolder) -> io::Result<TempDir> {
     let mut folder = tempfile::Builder::new();
     folder.prefix(SCRATCH);
@@ -63,7 +63,7 @@ fn scratch(state: &StateFolder) -> io::Result<TempDir> {
     }
 }
 
-/// Removes what backups left that were killed half-way. Only for whoever has the state folder alone.
+/// Removes the folders of interrupted backups. The caller must hold the lock of the state folder.
 pub(crate) fn remove_scratch(state: &StateFolder) -> io::Result<()> {
     for entry in files::entries(state.path())? {
         let entry = entry?;
@@ -74,7 +74,7 @@ pub(crate) fn remove_scratch(state: &StateFolder) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the file of a job, in parts; what is no file of a job is passed over, and no link is followed.
+/// Adds a file of a job in parts. Other files are skipped, and no link is followed.
 async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()).filter(|name| is_output(name)) else {
         return Ok(());
@@ -82,7 +82,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     let mut output = match opened {
         Ok(output) if output.metadata()?.is_file() => output,
-        // Pruned meanwhile, or somebody else's.
+        // The file was pruned meanwhile, or is not a regular file.
         _ => return Ok(()),
     };
     for part in 0_i64.. {
@@ -96,12 +96,12 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// `<job>.jsonl` or `<job>.diff`, and nothing that could lead elsewhere.
+/// Returns whether a name is `<job>.jsonl` or `<job>.diff`, so that it cannot lead to another folder.
 fn is_output(name: &str) -> bool {
     name.split_once('.').is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && KEPT.contains(&kind))
 }
 
-/// Makes sure that a file is a whole backup, or a whole store, and says what it holds.
+/// Checks that a file is a complete backup or a complete store, and returns its contents.
 pub async fn inspect(path: &Path) -> anyhow::Result<Contents> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");

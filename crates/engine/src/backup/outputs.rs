@@ -1,4 +1,4 @@
-//! The output of jobs after a restore: each file holds only what the attempts said that the restored store knows.
+//! The output of jobs after a restore: each file contains only the output of attempts that the restored store has.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use cowhand_store::KnownRows;
 use cowhand_store::file::beside;
 use cowhand_system::remove::absent_is_ok;
 
-/// Longer than any line that stands between two attempts.
+/// Limit of a line that separates two attempts; each such line is shorter.
 const LONGEST_BORDER: usize = 4096;
 
 /// Returns the folder beside a store that was replaced, for the output that was replaced with it.
@@ -22,17 +22,17 @@ pub(super) fn folder_of(store: &Path) -> PathBuf {
     beside(store, ".jobs")
 }
 
-/// The outputs of jobs, and where those go that are replaced.
+/// The output of jobs, and the folder for replaced files.
 pub(super) struct Outputs<'a> {
     pub(super) state: &'a StateFolder,
     pub(super) known: &'a KnownRows,
-    /// None if there was no store before.
+    /// Folder for replaced files; `None` if there was no store before.
     pub(super) aside: Option<PathBuf>,
 }
 
 impl Outputs<'_> {
-    /// Puts the files of a folder in the place of those that are there. Of a job that ran at the backup the file that is there
-    /// stays: the rest of its output is read into it.
+    /// Replaces the existing files by those of a folder. The file of a job that was running at the backup stays,
+    /// because the rest of its output is read into it.
     pub(super) fn take(&self, from: &Path) -> io::Result<()> {
         for new in paths(from) {
             let Some(name) = output_name(&new) else { continue };
@@ -48,7 +48,7 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Cuts off what attempts said that the store does not know. Files of jobs that it does not know stay as they are.
+    /// Removes the output of attempts that the store does not have. Files of unknown jobs stay.
     pub(super) fn cut(&self) -> io::Result<()> {
         let mut last: HashMap<&str, i64> = HashMap::new();
         for (job, number) in &self.known.attempts {
@@ -73,11 +73,11 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Gives the old file a second name, and its own to the new one.
+    /// Gives the old file a second name, and its own name to the new file.
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
         if let (Some(aside), Some(name), true) = (&self.aside, path.file_name(), path.exists()) {
             fs::create_dir_all(aside)?;
-            // What was there before the restore is there already if the new file is cut as well.
+            // The original is already there if a file is first replaced and then cut.
             match fs::hard_link(path, aside.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => linked?,
@@ -93,7 +93,7 @@ impl Outputs<'_> {
     }
 }
 
-/// The name of the file if it is the output of a job. No link is followed.
+/// Returns the name of the file if it is the output of a job. No link is followed.
 fn output_name(path: &Path) -> Option<&str> {
     path.file_name()?.to_str().filter(|name| is_output(name) && is_plain(path))
 }
@@ -106,7 +106,7 @@ fn job_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Returns where the output of attempts after this one begins; none if there is no such output.
+/// Returns the position at which the output of later attempts begins; `None` if there is none.
 fn border_after(path: &Path, last: i64) -> io::Result<Option<u64>> {
     let (mut lines, mut line, mut at) = (BufReader::new(File::open(path)?), Vec::new(), 0);
     loop {
@@ -158,7 +158,7 @@ fn is_same(one: &Path, other: &Path) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// A fleet that knows a job that has not begun, one with one attempt, and one with an attempt that runs.
+    /// The fleet has a job that has not begun, one with one attempt, and one with a running attempt.
     #[test]
     fn output_of_attempts_that_the_store_does_not_know_goes_aside() {
         let [waits, ended, runs, unknown] =

@@ -1,4 +1,4 @@
-//! Bringing a backup back: looked at first, and what it replaces is kept.
+//! Restores a backup: it is checked first, and the replaced store is kept.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,23 +16,23 @@ use cowhand_store::{BackupFile, Store};
 use cowhand_system::named_file;
 use cowhand_system::remove::absent_is_ok;
 
-/// What came back.
+/// Result of a restore.
 #[derive(Debug)]
 pub struct Restored {
     pub contents: Contents,
-    /// Where the store is that was there before.
+    /// Path of the replaced store.
     pub aside: Option<PathBuf>,
-    /// Why the output of some job is not that of the store.
+    /// Error because of which the output of some job does not match the store.
     pub trouble: Option<io::Error>,
 }
 
-/// Puts the backup `from` in the place of the store. Only for whoever has the state folder alone. If anything is wrong
-/// with the backup, nothing is changed.
+/// Replaces the store by the backup `from`. The caller must hold the lock of the state folder. If the backup is not
+/// valid, nothing is changed.
 pub async fn restore(from: &Path, state: &StateFolder, now: Timestamp) -> anyhow::Result<Restored> {
     let copy = beside(&state.database(), ".restore");
     let restored = restore_by(&copy, from, state, now).await;
     if restored.is_err() {
-        // Whatever it was, it says more than this would.
+        // The original error is more useful than an error of the removal.
         file::remove(&copy).ok();
     }
     restored.with_context(|| format!("cannot restore {}", from.display()))
@@ -46,7 +46,7 @@ async fn restore_by(
 ) -> anyhow::Result<Restored> {
     file::create(copy)?;
     copy_file(from, copy)?;
-    // A store that was in use has a log, and with it all that it knows.
+    // A store that was in use has a write-ahead log with its latest data.
     if beside(from, "-wal").exists() {
         copy_file(&beside(from, "-wal"), &beside(copy, "-wal"))?;
     }
@@ -61,7 +61,7 @@ async fn restore_by(
     let known = Known(backup.known_rows().await?);
     backup.close().await?;
     let aside = swap(copy, &state.database(), now)?;
-    // They count the events of another history.
+    // The cursors belong to another event log.
     for cursor in ["views", "traces"] {
         absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
@@ -78,7 +78,7 @@ fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the outputs of jobs to a folder, and leaves the store alone in the file.
+/// Writes the outputs of jobs to a folder, and removes them from the file, so that only the store is left in it.
 async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> {
     let Some(names) = backup.names().await? else { return Ok(()) };
     for name in names {
@@ -91,7 +91,7 @@ async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> 
     backup.remove_files().await
 }
 
-/// Gives the old store a second name, and its own to the new one. At no moment is there no store.
+/// Gives the old store a second name, and its own name to the new one, so that a store exists at any moment.
 fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
     let aside = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
     let there = store.exists();

@@ -1,14 +1,14 @@
 //! `.env`: lines of `NAME=value`.
 //!
-//! `export` may stand before, `#` begins a comment, and a value in quotes may go over several lines. In double
-//! quotes `\n`, `\r`, `\t`, `\"` and `\\` are escapes. Nothing is expanded: `$` is a dollar sign.
+//! A line may begin with `export`, `#` begins a comment, and a value in quotes may span several lines. In double quotes
+//! `\n`, `\r`, `\t`, `\"` and `\\` are escapes. Nothing is expanded: `$` is a dollar sign.
 
 use std::collections::HashMap;
 
-/// Nobody reads more; a file that is something else altogether has one for every line.
+/// Limit of the notes about invalid lines. A file with other contents would have one for each line.
 const MOST_NOTES: usize = 10;
 
-/// The variables, and a note about each line that is none.
+/// Returns the variables, and a note about each line that is not an assignment.
 pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     let (mut variables, mut notes) = (HashMap::new(), Vec::new());
     let text = text.trim_start_matches('\u{feff}');
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
         let line = line.trim();
         let blank = line.is_empty() || line.starts_with('#');
         if blank {
-            // Nothing to read.
+            // Skip the line.
         } else if let Some((name, value, further)) = assignment(rest) {
             variables.insert(name.to_owned(), value);
             after = further;
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     (variables, notes)
 }
 
-/// The name, the value, and the text after the line that the value ends on.
+/// Returns the name, the value, and the text after the last line of the value.
 fn assignment(text: &str) -> Option<(&str, String, &str)> {
     let equals = text.find(['=', '\n']).filter(|at| text[*at..].starts_with('='))?;
     let (name, value) = (&text[..equals], &text[equals + 1..]);
@@ -58,7 +58,7 @@ fn assignment(text: &str) -> Option<(&str, String, &str)> {
     Some((name, value, after))
 }
 
-/// From just after the opening quote.
+/// Reads a quoted value; `text` begins after the opening quote.
 fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -84,7 +84,7 @@ fn quoted(text: &str, quote: char) -> Option<(String, &str)> {
     None
 }
 
-/// A `#` counts only after a blank, so that `a#b` is a value.
+/// Removes a comment. A `#` begins one only after a blank, so that `a#b` is a value.
 fn without_comment(line: &str) -> &str {
     let comment = line.match_indices('#').find(|(at, _)| line[..*at].ends_with([' ', '\t']) || *at == 0);
     comment.map_or(line, |(at, _)| &line[..at])
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(notes, lines);
     }
 
-    /// It took minutes when every line counted all those before it.
+    /// Regression: this took minutes when each line counted all lines before it.
     #[test]
     fn a_file_that_is_no_env_file_is_soon_said_to_be_none() {
         let (variables, notes) = parse(&"A\n".repeat(1_000_000));

@@ -1,4 +1,4 @@
-//! Where the config is, and the reading of its files. What is in them is core's.
+//! Finding and reading the files of the config. Core interprets their contents.
 
 mod env_file;
 mod watch;
@@ -16,21 +16,22 @@ use crate::state::StateFolder;
 use cowhand_system::named_file;
 pub use watch::ConfigWatch;
 
-/// In each directory, the first of these that exists.
+/// Names of config files; the first that exists in a directory is used.
 const NAMES: [&str; 4] = ["cowhand.yaml", "cowhand.yml", "herdctl.yaml", "herdctl.yml"];
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Found {
     pub file: PathBuf,
-    /// Something the user should know about the choice.
+    /// Note for the user about the choice of the file.
     pub note: Option<String>,
 }
 
-/// `asked` is a file, or a directory to search from; unset means `here`. Searching goes up to the root.
+/// Finds the config file. `asked` is a file, or a directory to search from; the default is `here`. The search goes up
+/// to the root.
 pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
     let from = asked.map_or_else(|| here.to_owned(), |asked| here.join(asked));
     if let Some(asked) = asked.filter(|_| !from.is_dir()) {
-        // A daemon goes on when its file is gone, and has to be reached to be stopped.
+        // A daemon continues when its file is removed, and `stop` has to reach it.
         let runs = || StateFolder::beside(&from).is_locked();
         ensure!(
             from.exists() || runs(),
@@ -39,7 +40,7 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
         );
         return Ok(Found { file: from, note: None });
     }
-    // `..` in a path is no place: what stands before it would count as above.
+    // Resolve `..` first: otherwise the search would take the part of the path before it for a parent directory.
     let from = from.canonicalize().unwrap_or(from);
     let in_directory = |directory: &Path| {
         let mut present = NAMES.iter().map(|name| directory.join(name)).filter(|file| file.is_file());
@@ -58,7 +59,7 @@ pub fn find(asked: Option<&Path>, here: &Path) -> anyhow::Result<Found> {
         if let Some(found) = in_directory(directory).or_else(|| left(directory)) {
             return Ok(found);
         }
-        // Nobody means the fleet of a folder above.
+        // Stop here: the user does not mean the fleet of a folder above.
         if let Some(odd) = NAMES.iter().map(|name| directory.join(name)).find(|file| file.exists()) {
             bail!("{} is not a regular file", odd.display());
         }
@@ -73,8 +74,8 @@ fn ignored(other: &Path, file: &Path) -> String {
     format!("{} is ignored, because {} stands beside it", name(other), name(file))
 }
 
-/// The configs in the folders above that take this file in, under `fleets` or `agents`, the nearest one first. A file that
-/// cannot be read takes in nothing.
+/// Returns the configs in the folders above that include this file, under `fleets` or `agents`, the nearest first. A
+/// file that cannot be read includes nothing.
 pub fn listing(file: &Path) -> Vec<PathBuf> {
     let Ok(file) = file.canonicalize() else { return Vec::new() };
     let in_directory =
@@ -88,23 +89,23 @@ fn is_file(path: &Path, file: &Path) -> bool {
     path.file_name() == file.file_name() && path.canonicalize().is_ok_and(|path| path == file)
 }
 
-/// What would be found in place of this file, were it there.
+/// Returns the files that would be used instead of this one if they existed.
 fn before(file: &Path) -> impl Iterator<Item = PathBuf> {
     let others = NAMES.iter().map(|name| file.with_file_name(name));
     others.take_while(move |other| other != file)
 }
 
-/// A fleet from the disk.
+/// A fleet that was loaded from files.
 #[derive(Debug)]
 pub struct FromDisk {
     pub loaded: Loaded,
-    /// What the `.env` beside the root file names.
+    /// Variables of the `.env` beside the root file.
     pub variables: HashMap<String, String>,
-    /// What the user should know about that.
+    /// Notes for the user.
     pub notes: Vec<String>,
-    /// Those of the notes that are about the `.env`.
+    /// The notes about the `.env`.
     pub env_notes: Vec<String>,
-    /// All that was asked for, there or not, and what would be asked for instead if it were there.
+    /// Files that the loader tried to read, existing or not, and files that would be read instead if they existed.
     pub files: Vec<PathBuf>,
 }
 
@@ -135,7 +136,7 @@ pub fn load(file: &Path) -> FromDisk {
     FromDisk { loaded, variables, notes, env_notes, files }
 }
 
-/// A note about agents that get the daemon's whole environment because herdctl passes it on.
+/// Returns a note if agents get the daemon's whole environment, as herdctl passes it on.
 fn inherited_environment(loaded: &Loaded) -> Option<String> {
     let inherits = loaded.roster.agents.iter().any(|agent| agent.inherits_environment);
     inherits.then(|| {
@@ -145,8 +146,8 @@ fn inherited_environment(loaded: &Loaded) -> Option<String> {
     })
 }
 
-/// A note about state of herdctl that the first start of a fleet does not take over, because the file's name says that the
-/// fleet is none of herdctl's.
+/// Returns a note about state of herdctl that the first start of a fleet does not import, because the name of the
+/// config file is not herdctl's.
 pub fn left_by_herdctl(file: &Path) -> Option<String> {
     let of_herdctl = file.file_stem().is_some_and(|stem| stem == "herdctl");
     let folder = file.with_file_name(".herdctl");
@@ -165,7 +166,7 @@ fn read(path: &Path) -> io::Result<String> {
     named_file::read_text(path, MOST_BYTES as u64)
 }
 
-/// UTC if the machine does not say.
+/// Returns the time zone of the machine, or UTC if the machine does not name one.
 fn system_zone() -> Zone {
     let system = jiff::tz::TimeZone::system();
     system.iana_name().and_then(|name| name.parse().ok()).unwrap_or(Zone::UTC)

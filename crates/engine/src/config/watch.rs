@@ -1,7 +1,7 @@
-//! Hearing of changes in the files of a config.
+//! Notices changes in the files of a config.
 //!
-//! Folders are watched, not files: an editor puts a new file in the place of the old one. Nothing is polled; where
-//! the system has no watcher to give, or drops an event, `cowhand reload` is left.
+//! Folders are watched, not files, because an editor replaces the old file by a new one. Nothing is polled: if the
+//! system has no watcher, or drops an event, the user has to call `cowhand reload`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use tracing::warn;
 
 use cowhand_system::blocking::run_blocking;
 
-/// An editor, or a checkout of a branch, writes more than once.
+/// Time without further events after which a change is complete: an editor, or a checkout of a branch, writes several times.
 const SETTLE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub struct ConfigWatch {
     root: PathBuf,
     changed: Arc<Notify>,
-    /// Watches as long as it lives.
+    /// Watcher that stops when it is dropped.
     _watcher: Option<RecommendedWatcher>,
 }
 
 impl ConfigWatch {
-    /// Of all files that the config is made of now. Changes count from here on, so read it after this.
+    /// Watches all current files of the config. Only later changes are noticed, so read the config after this call.
     pub fn new(root: &Path) -> Self {
         let files: HashSet<PathBuf> = super::load(root).files.into_iter().collect();
         let changed = Arc::new(Notify::new());
@@ -35,7 +35,7 @@ impl ConfigWatch {
         Self { root: root.to_owned(), changed, _watcher: watcher }
     }
 
-    /// Waits for a change, and until it is over. The files may be others now: the answer watches those.
+    /// Waits for a change and until it is complete. Returns a new watch, because the config may now have other files.
     pub async fn change(self) -> Self {
         self.changed.notified().await;
         while tokio::time::timeout(SETTLE, self.changed.notified()).await.is_ok() {}

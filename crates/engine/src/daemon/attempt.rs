@@ -1,4 +1,4 @@
-//! Looking after one attempt, from its start (or from where a daemon before us left it) to its settled end.
+//! Supervises one attempt, from its start (or from the point where an earlier daemon left it) to its settled end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
 
-/// Why we stopped an attempt ourselves.
+/// Reason why the daemon stopped an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reason {
     Asked,
@@ -62,24 +62,24 @@ pub(super) struct AttemptTask {
     pub(super) job: Job,
     pub(super) epoch: i64,
     pub(super) wishes: watch::Receiver<StopRequest>,
-    /// The number of the fallback that it is to start with.
+    /// Index of the fallback to start with.
     pub(super) fallback: Option<usize>,
-    /// Set once we have asked for its end.
+    /// Reason of the stop, once the daemon has requested it.
     pub(super) stopped: Option<Reason>,
 }
 
-/// What following an attempt came to.
+/// Result of following an attempt.
 enum Followed {
     Over(Settlement),
-    /// There is nothing to settle: the daemon leaves, or the job is somebody else's.
+    /// There is nothing to settle: the daemon detaches, or the job belongs to another node.
     NotOurs,
-    /// The session that it was to go on with is not there, so nothing has happened.
+    /// The session to continue does not exist, so nothing has happened.
     NoSession,
-    /// The agent was not started, and may be later.
+    /// The agent was not started, and may be started later.
     NotBegun(NotBegun),
 }
 
-/// The rules of the config for this job, as they are when it starts or is taken up again.
+/// The rules of the config for this job at its start or recovery.
 pub(super) struct Rules {
     pub(super) agent: Agent,
     pub(super) retry: Retry,
@@ -87,7 +87,7 @@ pub(super) struct Rules {
     timeout: Timeout,
     idle_timeout: Timeout,
     output_to_file: bool,
-    /// Over all that it says.
+    /// Redactor for all output of the attempt.
     pub(super) redactor: Redactor,
 }
 
@@ -107,7 +107,7 @@ impl Rules {
                 agent.settings.idle_timeout,
                 Timeout::IDLE,
             ),
-            // Strangers do not get to pause a schedule.
+            // A stranger must not be able to pause a schedule.
             breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
             agent: Agent { settings, ..agent.clone() },
@@ -133,7 +133,7 @@ impl AttemptTask {
         }
         let mut failures = 0;
         loop {
-            // Its output is a view, which must not hold it up.
+            // The output is a view and must not block the attempt.
             match self.follow(rules, failures >= MOST_FAILURES).await {
                 Ok(Followed::Over(settlement)) => {
                     if unwritten::is_unwritten(&self.attempt()) {
@@ -155,7 +155,7 @@ impl AttemptTask {
                     let lost = self.lost(format!("lost: its folder is gone: {error:#}"));
                     return self.settle(lost, rules).await;
                 }
-                // A disk may be full for a while, or a folder closed. The agent runs on, so the job is not over.
+                // A disk may be full for a while, or a folder closed. The agent continues to run, so the job has not ended.
                 Err(error) => {
                     warn!(job = %self.job.id(), "cannot follow it at the moment: {error:#}");
                     modes::restore(&[self.attempt().folder()]);
@@ -169,7 +169,8 @@ impl AttemptTask {
         }
     }
 
-    /// `aside`: the job's output cannot be written where it belongs, and is kept with the attempt meanwhile.
+    /// Follows the attempt until it ends or the daemon detaches. With `aside`, the job's output cannot be written to
+    /// its file and is kept in the attempt's folder meanwhile.
     async fn follow(&mut self, rules: &Rules, aside: bool) -> anyhow::Result<Followed> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
@@ -190,7 +191,7 @@ impl AttemptTask {
         let mut silence = Silence::begin(began, attempt.last_output(), self.engine.clock.moment());
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
-            // First how it stands, then what it wrote: so nothing that was written before its end is missed.
+            // Read the state before the output, so that nothing that was written before the end is missed.
             let standing = attempt.on_blocking_thread(Attempt::standing).await?;
             if attempt.began()? {
                 output.tail.begin(self.now())?;
@@ -230,7 +231,7 @@ impl AttemptTask {
             if wish == StopRequest::Detach {
                 return Ok(Followed::NotOurs);
             }
-            // Whoever has spent too much may spend more until its grace is over, so it gets only a moment.
+            // An attempt over its budget can spend more during the grace period, so its grace period is short.
             let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
             let mut reason = spends.or_else(|| Self::reason(wish, over));
             if reason.is_none() {
@@ -261,14 +262,14 @@ impl AttemptTask {
         ending: &Ending,
         tail: &mut Tail,
     ) -> Followed {
-        // Its program may have kept the limit that we told it, or a daemon before us stopped it.
+        // The program may have observed the limit that cowhand passed to it, or an earlier daemon stopped it.
         let budget = |error: &JobError| error.kind == ErrorKind::Budget;
         let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
             || (ending.stopped.is_some() && self.stopped.is_none());
         if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
             self.stopped = Some(Reason::OverBudget(Breach::Over(over)));
         }
-        // Of a command that tells nothing it uses, nobody knows what it does.
+        // If a command does not report its usage, nothing is known about its use of tools.
         let tells = usage.is_some() || rules.agent.runtime() != Runtime::Command;
         let used_no_tool = tells && tail.tool_calls() == 0;
         let metadata = self.metadata(rules, attempt);
@@ -292,7 +293,7 @@ impl AttemptTask {
         }
     }
 
-    /// What it waits for, if its provider has sent it away.
+    /// Returns the usage limit for which the job has to wait, if its provider refused it for one.
     fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
@@ -300,7 +301,7 @@ impl AttemptTask {
         (on_limit == OnLimit::Park).then_some(Limit { resets_at })
     }
 
-    /// What the agent left for its hooks, before the next one can write over it.
+    /// Reads the metadata that the agent left for its hooks, before the next agent can overwrite it.
     fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
         rules.agent.settings.hooks.as_ref()?;
         let ran_in = attempt.start().ok().map(|start| start.directory);
@@ -316,13 +317,13 @@ impl AttemptTask {
         Some(metadata)
     }
 
-    /// Dollars from the table of prices, where the runtime told none.
+    /// Adds dollars from the table of prices if the runtime reported none.
     pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
         self.engine.loaded().roster.prices.fill_in(&mut usage);
         usage.bounded()
     }
 
-    /// Reading may take a while, so it is not done where everything else waits.
+    /// Reads new output on a blocking thread, because that may take a while.
     async fn advance(&self, mut output: Output) -> anyhow::Result<Output> {
         let (now, job, growth) = (self.now(), self.job.clone(), self.engine.growth.clone());
         run_blocking(move || {
@@ -337,7 +338,7 @@ impl AttemptTask {
         .await
     }
 
-    /// Why the attempt should end now whatever the time, if it should.
+    /// Returns the reason to end the attempt now, apart from timeouts.
     fn reason(wish: StopRequest, over: Option<Breach>) -> Option<Reason> {
         match wish {
             StopRequest::Abandon => Some(Reason::Abandoned),
@@ -346,8 +347,8 @@ impl AttemptTask {
         }
     }
 
-    /// Whoever waits for a person spends no time, and is not silent of its own accord. For one who may be waiting, a store
-    /// that is away is no reason to end it.
+    /// Returns the timeout that the attempt has exceeded. Time in which it waits for a person does not count for either
+    /// timeout. If the store is not available and the agent may be waiting for an answer, the attempt is not ended.
     async fn too_long(
         &self,
         rules: &Rules,
@@ -362,7 +363,7 @@ impl AttemptTask {
         let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
             Err(_) if rules.agent.needs_a_voice() => return None,
-            // It cannot ask, so nobody has to be asked whether it did.
+            // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
         let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
@@ -376,7 +377,7 @@ impl AttemptTask {
         took.map(Reason::TookTooLong).or(silent.map(Reason::SilentTooLong))
     }
 
-    /// When the attempt was started, on both clocks.
+    /// Returns the start of the attempt on both clocks.
     async fn began(&self) -> Moment {
         let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
         match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
@@ -388,7 +389,7 @@ impl AttemptTask {
         }
     }
 
-    /// The runtime's own name for the conversation, as soon as it is known.
+    /// Stores the runtime's session id as soon as it is known.
     async fn tell_session(&self, tail: &Tail, told: &mut Option<String>) {
         let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
             return;
@@ -405,7 +406,7 @@ impl AttemptTask {
         }
     }
 
-    /// None if the job is not ours to settle.
+    /// Returns the outcome; `None` if this node may not settle the job.
     fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
         let how = ending.stopped.map_or("", |how| match how {
             Termination::Forced => " and had to be killed",
@@ -423,9 +424,9 @@ impl AttemptTask {
             Some(Reason::SilentTooLong(limit)) => {
                 too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
             }
-            // It had no time to end by itself, so how it ended says nothing.
+            // The attempt had no time to end by itself, so its exit status has no meaning.
             Some(Reason::OverBudget(over)) => Some(self.stopped_for(&over, finish.usage)),
-            // Without a keeper nobody saw the end that we brought about.
+            // Without a keeper, nobody recorded the end that the daemon caused.
             Some(Reason::Asked) if ending.status == ExitStatus::Lost => {
                 Some(Outcome::Cancelled { how: Termination::Forced })
             }
@@ -438,15 +439,16 @@ impl AttemptTask {
     }
 }
 
-/// Since when an attempt is silent. Files tell the time of the last output by the wall clock, which may be set meanwhile:
-/// so only a change of that time counts.
+/// The time since which an attempt is silent. The files give the time of the last output on the wall clock, which may
+/// be set meanwhile, so only a change of that time counts.
 struct Silence {
     last_output: Option<Timestamp>,
     since: Moment,
 }
 
 impl Silence {
-    /// Of an attempt that is taken up the last output counts, unless the clock was set since it began.
+    /// Starts the measurement. For a recovered attempt the time of the last output counts, unless the clock was set
+    /// since the start of the attempt.
     fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
         let is_steady = now.step_since(began).is_some_and(|step| step.abs() < SMALLEST);
         let since = match last_output.map(|at| now.wall.duration_since(at)) {
@@ -465,7 +467,7 @@ impl Silence {
     }
 }
 
-/// What is kept of what an attempt says: the JSONL, and for those who asked for it a view of it.
+/// The stored output of an attempt: the JSONL, and `output.log` if the schedule requests it.
 struct Output {
     tail: Tail,
     log: Option<OutputLog>,
@@ -479,18 +481,18 @@ impl Output {
     }
 }
 
-/// So often it is tried to write a job's output where it belongs, before it is followed without that.
+/// Number of failed writes of a job's output after which the attempt is followed without them.
 const MOST_FAILURES: u32 = 3;
 
-/// Before something that failed is tried again.
+/// Longest wait before something that failed is tried again.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
 
-/// How often an attempt is looked at even if nothing moves.
+/// Interval between two looks at an attempt without activity.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Why the agent could not be started, if the machine has run out of something.
+/// Returns the shortage of the machine that prevented the start of the agent, if there was one.
 fn not_begun(ending: &Ending) -> Option<NotBegun> {
     match &ending.status {
         ExitStatus::StartFailed { message } if shortage::is_named_in(message) => {
@@ -500,7 +502,7 @@ fn not_begun(ending: &Ending) -> Option<NotBegun> {
     }
 }
 
-/// Agent and keeper are gone without a word: what the agent said last has to tell.
+/// Returns the ending for an agent and keeper that disappeared without a record; the agent's last messages decide the outcome.
 fn vanished(at: Timestamp) -> Ending {
     Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
 }

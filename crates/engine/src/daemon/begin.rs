@@ -1,4 +1,4 @@
-//! How an attempt begins: with which session, in which directory, and then its keeper.
+//! The start of an attempt: its session, its directory, and its keeper.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -30,25 +30,25 @@ use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
 
-/// What an attempt begins with.
+/// The session, directory and notes with which an attempt begins.
 #[derive(Debug, Default)]
 struct Beginning {
     session: Session,
-    /// Of the session, if it has a workspace of its own.
+    /// Directory the session was started in, if the job has its own workspace.
     directory: Option<PathBuf>,
-    /// For people, in the output.
+    /// Notes for people, written to the output.
     notes: Vec<String>,
-    /// It knows already what the job is about.
+    /// True if the session already contains the task, so that the agent only has to continue.
     goes_on: bool,
 }
 
-/// The prompt of an agent that a limit had stopped. It does not say that the limit has ended: another provider may
-/// stand in, or a person may have said that it goes on.
+/// Prompt of an agent that a usage limit had stopped. It does not say that the limit has ended, because a fallback may
+/// run, or a person may have ended the wait.
 const GO_ON: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
     left off, and do not repeat what is done.";
 
 impl AttemptTask {
-    /// Says whether there is now something to follow.
+    /// Starts the attempt, and returns whether there is now something to follow.
     pub(super) async fn launch(&mut self, rules: &Rules) -> bool {
         if let Err(error) = self.clear().await {
             self.not_started(format!("its folder cannot be cleared: {error}"), rules).await;
@@ -57,7 +57,7 @@ impl AttemptTask {
         match self.beginning(rules).await {
             Ok(beginning) => self.launch_with(rules, beginning).await,
             Err(error) => {
-                // A store that does not answer is no fault of the job.
+                // The job is not at fault if the store does not answer.
                 let why = NotBegun::Shortage(format!("cannot look for its session: {error}"));
                 self.give_back(why, rules).await;
                 false
@@ -65,8 +65,8 @@ impl AttemptTask {
         }
     }
 
-    /// Ends and removes an attempt with the same number that the store does not know: one from after the backup that was
-    /// restored.
+    /// Ends and removes an attempt with the same number that the store does not know: one from after the backup that
+    /// was restored.
     async fn clear(&self) -> io::Result<()> {
         let attempt = self.attempt();
         if is_gone(attempt.folder()) {
@@ -77,7 +77,7 @@ impl AttemptTask {
         attempt.on_blocking_thread(Attempt::clear).await
     }
 
-    /// The session was not there, and nothing happened: once more, with a fresh one.
+    /// Starts the attempt again with a fresh session, after the program did not find its session and did nothing.
     pub(super) async fn launch_anew(&mut self, rules: &Rules) -> bool {
         let attempt = self.attempt();
         let session = attempt.resumed().unwrap_or_default();
@@ -127,7 +127,7 @@ impl AttemptTask {
                 return false;
             }
         };
-        // `setup` has the agent's environment, and with it the names of these files.
+        // `setup` gets the agent's environment, which contains the names of these files.
         if let Err(error) = self.attempt().write_private(&launch.files) {
             self.not_started(format!("its private files cannot be written: {error}"), rules).await;
             return false;
@@ -190,8 +190,8 @@ impl AttemptTask {
         match launched {
             Ok(mut keeper) => {
                 fault::place("launched");
-                // Reaped when it ends, however long that takes. Not a task of the runtime, which would not end
-                // before it.
+                // Reaped when it ends, however long that takes. This is not a task of the Tokio runtime, which would
+                // wait for it at shutdown.
                 let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
                 if let Err(error) = reaper {
                     warn!(job = %self.job.id(), "nobody waits for its keeper, which will be a zombie: {error}");
@@ -207,9 +207,9 @@ impl AttemptTask {
         }
     }
 
-    /// Ends an attempt that could not be started: the job waits if the machine has run out of something, and fails otherwise.
+    /// Ends an attempt that could not be started. The job waits if the machine has run out of something, and fails otherwise.
     pub(super) async fn not_started(&self, message: String, rules: &Rules) {
-        // A folder that somebody closed is no fault of the job either.
+        // A folder without access is not the job's fault either.
         let why = if shortage::is_named_in(&message) {
             Some(message.clone())
         } else {
@@ -234,7 +234,7 @@ impl AttemptTask {
         }
     }
 
-    /// Why the keeper ended before it started the agent.
+    /// Explains why the keeper ended before it started the agent.
     pub(super) async fn why_no_keeper(&self) -> NotBegun {
         let attempt = self.attempt();
         if let Err(error) = attempt.on_blocking_thread(Attempt::has_room).await
@@ -252,7 +252,7 @@ impl AttemptTask {
         }
     }
 
-    /// Runs the set-up command of a workspace, if there is one, for as long as the job is wanted.
+    /// Runs the setup command of a workspace, if there is one, and stops it when the job is stopped.
     async fn set_up(&mut self, agent: &Agent, launch: &Launch, rules: &Rules) -> bool {
         let isolation = agent.isolation();
         let Some(command) = isolation.setup.clone() else { return true };
@@ -273,7 +273,7 @@ impl AttemptTask {
                 patience,
                 stop: &stopping,
             });
-            // What made a session of its own is no longer in its group, but still carries the mark.
+            // A process that made its own session has left the process group, but still carries the mark.
             if let Err(error) = attempt.end_strays() {
                 warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
             }
@@ -292,7 +292,7 @@ impl AttemptTask {
         match done {
             Ok(Ok(())) => return true,
             Ok(Err(SetupFailure::CannotStart(why))) => self.not_started(why, rules).await,
-            // Whatever the command says is its own: it is not looked at.
+            // The output of the command is not examined for shortages, because any text can be in it.
             Ok(Err(SetupFailure::Failed(why))) => self.start_failed(why, rules).await,
             Ok(Err(SetupFailure::Stopped)) => self.stopped_before_its_start(rules).await,
             Err(error) => self.not_started(format!("`setup` cannot be run: {error}"), rules).await,
@@ -314,8 +314,8 @@ impl AttemptTask {
         }
     }
 
-    /// A fork begins with all that its parent's session holds, and others go on as their agent's policy says. A session
-    /// goes back to the directory that it belongs to, or does not go on.
+    /// Chooses the session. A fork begins with a copy of its parent's session; other jobs follow the session policy of
+    /// the agent. A session continues only in the directory to which it belongs.
     async fn beginning(&self, rules: &Rules) -> Result<Beginning, StoreError> {
         let (store, agent) = (&self.engine.store, &rules.agent);
         if let Some(beginning) = self.after_limit(agent).await? {
@@ -353,13 +353,13 @@ impl AttemptTask {
         })
     }
 
-    /// A job that its provider has sent away goes on with what it said before that. None for all others.
+    /// Continues the session of a job that a usage limit stopped. Returns `None` for all other jobs.
     async fn after_limit(&self, agent: &Agent) -> Result<Option<Beginning>, StoreError> {
         let (store, id) = (&self.engine.store, self.job.id());
         if self.job.parks() == 0 {
             return Ok(None);
         }
-        // Of the last attempt that began: one that could not even be started did nothing.
+        // The session of the last attempt that began: an attempt that could not be started did nothing.
         let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
         if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
             return Ok(None);
@@ -375,7 +375,8 @@ impl AttemptTask {
         }))
     }
 
-    /// Where the session can go on: none means in the agent's own directory. Else a sentence on why it cannot.
+    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or a sentence on
+    /// why it cannot continue.
     async fn place_of(
         &self,
         stored: &StoredSession,
@@ -385,7 +386,7 @@ impl AttemptTask {
         if let Some(other) = stored.runtime.as_deref().filter(|other| *other != runtime) {
             return Ok(Err(format!("it is one of `runtime: {other}`")));
         }
-        // A version that did not write it down had one directory for all.
+        // Earlier versions did not store the directory and used the agent's own for all jobs.
         let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
         if stored.node != self.engine.home.node {
             return Ok(Err("it is on another machine".to_owned()));
@@ -401,14 +402,14 @@ impl AttemptTask {
         Ok(Err(format!("it belongs to {from}, and the agent works in {here}")))
     }
 
-    /// Whether the program only said that the session it was to go on with is not there.
+    /// Returns whether the program ended because the session to continue does not exist.
     pub(super) fn lost_its_session(&self, rules: &Rules) -> bool {
         let attempt = self.attempt();
         let runtime = rules.agent.runtime();
         let Some(session) = attempt.resumed() else { return false };
         let mut said = Vec::new();
         let stderr = File::open(attempt.stderr());
-        // Without it nothing is launched anew: what happened is told as it is.
+        // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
         if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
             warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
         }
@@ -440,7 +441,7 @@ impl AttemptTask {
     }
 }
 
-/// How much of stderr is looked at for the one sentence.
+/// Number of bytes of stderr that are searched for the message about a missing session.
 const MISSING_SAYS: u64 = 16 << 10;
 
 fn fresh(stored: &StoredSession, why: &str) -> Beginning {
@@ -451,7 +452,7 @@ fn fresh(stored: &StoredSession, why: &str) -> Beginning {
     Beginning { notes: vec![note], ..Beginning::default() }
 }
 
-/// What of the config would stand among the arguments of its program although it is secret; then it is not started.
+/// Explains which setting would put a secret into the arguments of the program; such an agent is not started.
 fn shown_to_all(agent: &Agent, redactor: &Redactor) -> Option<String> {
     let prompt = agent.settings.system_prompt.as_deref()?;
     let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.hide(prompt) != prompt;

@@ -1,4 +1,5 @@
-//! Containers that nobody watches over: of attempts whose keeper, and whoever else could have ended them, was killed.
+//! Removes containers without supervision: those of attempts with a keeper that was killed, as was everything else that
+//! could have ended them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,10 +13,10 @@ use crate::context::Engine;
 use cowhand_run::sandbox::docker::{self, leftover};
 use cowhand_run::supervision::is_watched;
 
-/// A fleet without containers asks no engine.
+/// Removes them. A fleet without containers does not contact a container engine.
 pub(super) async fn sweep(engine: Arc<Engine>) {
     let loaded = engine.loaded();
-    // By its real name, as containers are labelled with it.
+    // Containers are labelled with the canonical path.
     let state = engine.home.state.path();
     let state = state.canonicalize().unwrap_or_else(|_| state.to_owned());
     for socket in sockets(&loaded.roster) {

@@ -1,4 +1,4 @@
-//! Keys of providers that an agent does not get: the proxy of its sandbox has them.
+//! Credentials of providers that stay outside: the agent does not get the key, the proxy of its sandbox adds it.
 
 use std::collections::HashMap;
 
@@ -8,9 +8,9 @@ use cowhand_core::shape::Runtime;
 use cowhand_run::runtime::plan::{self, Lead};
 use cowhand_run::sandbox::proxy::{self, Credentials};
 
-/// What stands where a key was; programs ask for one before they ask anybody anything.
+/// Value that replaces a key. Programs require some key before they send a request.
 const WITHHELD: &str = "withheld-by-cowhand";
-/// Keys that no agent has whose credentials are outside, whichever its own is.
+/// Keys that are removed for each agent with `credentials: outside`, whichever key it uses.
 const KEYS: [&str; 8] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_AUTH_TOKEN",
@@ -22,14 +22,14 @@ const KEYS: [&str; 8] = [
     "OPENCODE_API_KEY",
 ];
 
-/// Takes the provider's key out of the environment, and leads the program to us.
+/// Removes the provider's key from the environment, and directs the program to the proxy.
 pub(crate) fn from(
     agent: &Agent,
     argv: &mut Vec<String>,
     environment: &mut HashMap<String, String>,
 ) -> Result<Credentials, String> {
     let runtime = agent.runtime();
-    // Behind a client there is one that variables are enough for.
+    // For Gemini behind an ACP client, variables are sufficient.
     let program = Some(agent.program()).filter(|program| *program == Runtime::Gemini);
     let provider = plan::description(program.unwrap_or(runtime)).provider.ok_or_else(|| {
         format!(
@@ -66,7 +66,7 @@ pub(crate) fn from(
 mod tests {
     use super::*;
 
-    /// What comes of the agent's settings in this environment: who is asked with what, then argv and environment.
+    /// Returns the upstream with its header, then argv and environment, for an agent with these settings.
     fn withheld(settings: &str, variables: &[(&str, &str)]) -> Result<(String, String), String> {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();

@@ -1,7 +1,7 @@
-//! Items that a fleet has claimed which is gone for good. Whoever polls their queue puts them back.
+//! Puts back items with an expired claim, from a fleet that no longer runs. The fleet that polls their queue does it.
 //!
-//! The dead one's claim is taken over as any claim is, and given back with a word. So of many fleets one does it, and
-//! a crash on the way leaves a row that says what is still to be done.
+//! The expired claim is taken over like any claim and released with a reason. So only one of many fleets does it, and
+//! a crash in between leaves a row that says what is still to be done.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Closing;
@@ -14,7 +14,7 @@ use cowhand_system::fault;
 use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
 
 impl Errand<'_> {
-    /// What fails here is found again at the next look, and is no reason not to work.
+    /// Puts back items with expired claims. An error is only logged: the next look finds the items again.
     pub(super) async fn put_back_expired(&self, order: &Order<'_>, source: &dyn WorkSource) {
         if let Err(error) = self.look_for_expired(order, source).await {
             warn!(agent = %order.agent.name, "cannot look for claims that ran out: {error:#}");
@@ -40,9 +40,9 @@ impl Errand<'_> {
             return Ok(());
         }
         let Some(mut taking) = self.taking(order, item)? else { return Ok(()) };
-        // Whoever left it has got it from its queue, so a person had put it back.
+        // The other fleet took the item from its queue, so a person must have offered it again after it was given up.
         taking.unless.given_up = false;
-        // One that has a row is our own: we were away for too long, and its job may still be at it.
+        // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still run.
         let Taken::Ours(holder) = engine.store.take_item(taking, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
         let until = now.checked_add(CLAIMING)?;
@@ -64,8 +64,8 @@ impl Errand<'_> {
         Ok(())
     }
 
-    /// Has the source told how a job of ours ended, if the item still stands as claimed by that job: its work is not done a
-    /// second time. False if the job has no result that stands.
+    /// Reports the result of an ended job of this fleet again, if its source still shows the item as claimed by that
+    /// job, so that the work is not done a second time. Returns false if the job has no valid result.
     pub(super) async fn tells_again(
         &self,
         order: &Order<'_>,
@@ -77,7 +77,7 @@ impl Errand<'_> {
         if claimer.fleet != engine.store.fleet_id().await? {
             return Ok(false);
         }
-        // A person renamed it while its result waits to be told.
+        // A person renamed the item while its result waits in the outbox.
         if engine
             .store
             .items()

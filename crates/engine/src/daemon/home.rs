@@ -1,4 +1,4 @@
-//! Whether the state folder is still this daemon's. Somebody may remove or move it: then nothing can be written down any more,
+//! Checks that the state folder still belongs to this daemon. If somebody removes or moves it, nothing can be written,
 //! and another daemon can start in its place.
 
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::error::FleetError;
 use crate::lifecycle::Lifecycle;
 use crate::state::modes::Modes;
 
-/// Between two looks.
+/// Time between two checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Waits until the folder is gone, for longer than it takes to put it back at once.
+/// Waits until the folder is missing in two checks in a row, so that a folder that is put back at once does not count.
 pub(super) async fn gone(engine: Arc<Engine>) {
     let (mut missed, mut modes) = (false, Modes::default());
     loop {
@@ -30,7 +30,7 @@ pub(super) async fn gone(engine: Arc<Engine>) {
     }
 }
 
-/// Has the daemon end what it runs, and itself.
+/// Makes the daemon end its attempts and itself.
 pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Lifecycle>) {
     let place = engine.home.state.path().display().to_string();
     error!("{}", FleetError::HomeGone { place });

@@ -1,5 +1,5 @@
-//! Runs the hooks that ended jobs have left in the store. One loop that may die and begin again at any time; it holds no
-//! place of an agent and no schedule up.
+//! Runs the hooks of ended jobs, which are in the store. The loop can be stopped and started again at any time, and it
+//! blocks no agent's place and no schedule.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use cowhand_store::{HookEnd, OwedHook, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::{self, caught};
 
-/// Ours for so long without another word, and how often we say it.
+/// Time for which the lease of a hook run is valid without a renewal, and the interval of the renewals.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
 const RENEWAL: Duration = Duration::from_secs(30);
-/// So many run at the same time, each of another job.
+/// Number of hooks that run at the same time, each of another job.
 const AT_ONCE: usize = 16;
-/// Between two looks at most and, unless something happens, at least.
+/// Longest and shortest time between two looks, unless something wakes the loop.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(1);
 const SHORTEST_WAIT: SignedDuration = SignedDuration::from_secs(1);
 const AFTER_TROUBLE: SignedDuration = SignedDuration::from_secs(5);
-/// How often its end is written down before the next who takes it is left to do so.
+/// Number of attempts to write the end of a hook run; after that, the next node that takes the run writes it.
 const WRITES: u32 = 10;
 const WRITE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(10));
-/// How often one is tried that panics each time.
+/// Number of tries for a hook that panics each time.
 const MOST_TRIES: u32 = 5;
 const HOOK_BACKOFF: Backoff =
     Backoff::quadrupling(SignedDuration::from_secs(1), SignedDuration::from_secs(256));
 
 pub(super) async fn run_hooks(engine: Arc<Engine>) {
-    // What a daemon before us has begun, or this loop before it panicked.
+    // Hook runs that an earlier daemon began, or this loop before it panicked.
     if let Err(error) = engine.store.take_up_hooks(engine.home.node.clone(), engine.clock.now()).await {
         warn!("hooks that were begun before wait until their time is over: {error}");
     }
@@ -61,7 +61,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
     }
 }
 
-/// Says when to look again.
+/// Starts the hooks that are due, and returns the time of the next look.
 async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Timestamp, StoreError> {
     while running.len() < AT_ONCE {
         let lease = in_future(engine, LEASE);
@@ -73,11 +73,12 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
         fault::place("hook_taken");
         running.spawn(supervise(Arc::clone(engine), owed));
     }
-    // The end of one of them wakes us.
+    // The end of a hook wakes the loop.
     Ok(in_future(engine, LONGEST_WAIT))
 }
 
-/// After a panic it is taken up again, for a while. What is a process has a keeper, so it is not begun twice.
+/// Runs a hook. After a panic it is tried again later, a limited number of times. A hook command has a keeper, so it is
+/// not started twice.
 async fn supervise(engine: Arc<Engine>, owed: OwedHook) {
     let Err(panicked) = caught(see_to(&engine, &owed)).await else { return };
     error!(job = %owed.job, "its {} {panicked}", owed.run.label());
@@ -100,7 +101,7 @@ async fn see_to(engine: &Arc<Engine>, owed: &OwedHook) {
             fault::place("hook_ended");
             settle(engine, owed, tried).await;
         }
-        // Somebody removed it, and its hooks with it.
+        // Somebody removed the job, and its hooks with it.
         Ok(None) => {}
         Err(error) => warn!(job = %owed.job, "its hooks have to wait: {error}"),
     }
@@ -157,7 +158,7 @@ async fn write(engine: &Engine, owed: &OwedHook, tried: &Tried) -> Result<(), St
     engine.store.end_hook(owed.clone(), end, said, ends_the_rest, engine.clock.now()).await
 }
 
-/// `continue_on_error: false`.
+/// Returns whether a failure of this hook ends the remaining ones (`continue_on_error: false`).
 fn ends_the_rest(engine: &Engine, owed: &OwedHook) -> bool {
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(&owed.agent);
@@ -169,14 +170,14 @@ fn in_future(engine: &Engine, time: SignedDuration) -> Timestamp {
     engine.clock.now().checked_add(time).unwrap_or(Timestamp::MAX)
 }
 
-/// All that is worth keeping of it is in the store.
+/// Removes the folder of a hook run; everything of value is in the store.
 fn forget_folder(attempt: &Attempt) {
     if let Err(error) = attempt.discard() {
         warn!("{} cannot be removed: {error}", attempt.folder().display());
     }
 }
 
-/// What a daemon that died after the end of a hook has left.
+/// Removes the folders of ended hook runs that a daemon left because it died.
 async fn forget_folders(engine: &Engine) -> anyhow::Result<()> {
     for folder in folders(&engine.home.state.attempts())? {
         let attempt = Attempt::at(&folder)?;
@@ -190,7 +191,7 @@ async fn forget_folders(engine: &Engine) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those of hooks.
+/// Returns the folders of hook runs.
 fn folders(attempts: &Path) -> std::io::Result<Vec<std::path::PathBuf>> {
     let entries = crate::prune::files::entries(attempts)?;
     let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! How an attempt's processes can speak to the fleet: a token of their job, and an MCP server where one is needed.
+//! The job channel: a token with which an attempt's processes reach the fleet, and an MCP server if one is needed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,8 +19,8 @@ impl AttemptTask {
         self.engine.home.job_key.token(self.job.id(), self.job.attempts())
     }
 
-    /// What the attempt's processes find in their environment. Who cannot be heard would be denied everything he asks for,
-    /// so without it nothing is started.
+    /// Returns the variables of the job channel. If they cannot be provided, the attempt is not started, because the
+    /// agent would be denied everything that it asks for.
     pub(super) fn voice(&self) -> Result<[(String, String); 2], String> {
         let socket = state::job_socket(&self.engine.home.state).map_err(|error| {
             let folder = self.engine.home.state.path().display();
@@ -32,7 +32,7 @@ impl AttemptTask {
         ])
     }
 
-    /// The folder of the socket, for an agent in a sandbox that has to speak to the fleet; or why it cannot be had there.
+    /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have it.
     pub(super) fn talk(&self, agent: &Agent, kind: SandboxKind) -> Result<Option<PathBuf>, String> {
         if kind == SandboxKind::None || !agent.needs_a_voice() {
             return Ok(None);
@@ -46,8 +46,7 @@ impl AttemptTask {
         folder.map(Some).map_err(|error| format!("the socket of the fleet cannot be handed to it: {error}"))
     }
 
-    /// An agent that has to ask, or may ask for further jobs, gets the server that it does that with, and the rules of
-    /// the job's schedule.
+    /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's schedule.
     pub(super) fn with_voice(&self, agent: &Agent) -> Result<Agent, String> {
         let mut agent = agent.clone();
         let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
@@ -55,7 +54,7 @@ impl AttemptTask {
             return Ok(agent);
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
-            // Nobody can be asked whether it may speak to the fleet.
+            // Nobody can be asked for permission to use the job channel.
             let tools = ["ask_person", "work_item", "schedule_followup", "report"];
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
@@ -74,8 +73,8 @@ impl AttemptTask {
     }
 }
 
-/// Whoever asks by it waits as long as an answer may take, and a little longer: programs give up on a tool after a minute
-/// or less, unless they are told otherwise.
+/// Describes the MCP server of the job channel. Its timeout is longer than an answer may take, because programs give up
+/// on a tool after a minute or less unless they are configured otherwise.
 fn own_server(program: &Path, voice: [(String, String); 2], ask_timeout: Option<Interval>) -> McpServer {
     let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + MARGIN;
     McpServer {

@@ -1,4 +1,4 @@
-//! The daemon: wait, plan, act.
+//! The daemon loop: wait, plan, act.
 
 mod attempt;
 mod begin;
@@ -75,22 +75,22 @@ use triggers::Triggers;
 pub struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
-    /// What may be dropped at any time and begun again: work sources that are asked and told, hooks.
+    /// Tasks that can be stopped and started again at any time: the outbox, the preparation of firings, hooks, sweeps.
     errands: JoinSet<()>,
     heartbeat_at: Moment,
-    /// When a due time could be fired, and when not.
+    /// Periods in which a due time could be fired.
     uptime: Uptime,
     presence: Presence,
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
-    /// When workspaces were last looked through.
+    /// Time of the last sweep of workspaces and containers.
     swept_at: Option<Timestamp>,
     traces: Traces,
 }
 
 impl Daemon {
-    /// Takes the state folder, opens the store and takes up what runs already.
+    /// Takes the state folder, opens the store and recovers running attempts.
     pub async fn open(
         loaded: Loaded,
         state: StateFolder,
@@ -112,7 +112,7 @@ impl Daemon {
         }
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?.with_clock(clock.clone());
-        // A database that was just made has the rights that the umask left.
+        // A new database has the mode that the umask left.
         state.close_to_others().map_err(cannot)?;
         let first_event = store.last_event().await?;
         let (uptime, presence) = uptime::begin(&store, &node, &clock).await?;
@@ -150,17 +150,17 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// What it shares with whoever asks something of it while it runs.
+    /// Returns the state that the daemon shares with callers while it runs.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Until it is told to stop, and then until that is done.
+    /// Runs until a stop is requested and complete.
     pub async fn run(mut self, mut way: watch::Receiver<Lifecycle>, course: &watch::Sender<Lifecycle>) {
         let mut gone = Box::pin(home::gone(Arc::clone(&self.engine)));
         loop {
-            // First, and at the same time as the plan: after a sleep of the machine, even between the two, a plan would
-            // take our own jobs for those of a dead node.
+            // The heartbeat comes first and uses the same time as the plan. Otherwise, after the machine was suspended,
+            // even between the two, a plan would take this node's jobs for those of a dead node.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
@@ -199,7 +199,7 @@ impl Daemon {
         self.end(way).await;
     }
 
-    /// Whoever waits for the end hears first how many are about to be cancelled.
+    /// Records how many jobs are about to be cancelled, so that a caller that waits for the end learns it first.
     fn give_up_waiting(&self, course: &watch::Sender<Lifecycle>) {
         let overdue = self.engine.held().len();
         course.send_if_modified(|course| {
@@ -213,7 +213,7 @@ impl Daemon {
         });
     }
 
-    /// Decides what is due and starts what has a place. A store that is away for a while is asked again.
+    /// Plans, and starts the jobs that have a place. If the store is not available, the plan is tried again soon.
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
@@ -240,7 +240,7 @@ impl Daemon {
             }
         }
         for start in tick.start {
-            // Its last attempt is settled, but not yet tidied up after; whoever does that wakes us.
+            // The last attempt of the job is settled but its task still cleans up; the end of that task wakes the loop.
             if self.engine.holds(&start.job) {
                 continue;
             }
@@ -265,21 +265,21 @@ impl Daemon {
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
-            // Whoever pays our debts renews it, or finds that it is lost.
+            // The outbox renews the claim of the item, or finds that it is lost.
             Claim::ItemLapsed => self.engine.owed.notify_one(),
             Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
         }
         Ok(())
     }
 
-    /// While anything runs, says so in time; what is no longer ours is ended and left alone.
+    /// Renews the leases of running attempts in time, and abandons the attempts with a lost lease.
     async fn heartbeat(&mut self, now: Moment) {
         let held = self.engine.held();
         if now.since(self.heartbeat_at).is_negative() || held.is_empty() {
             return;
         }
-        // Also those that ran out while the machine slept: as long as nobody has settled them, they are ours. Of a job that
-        // nobody here looks after any more, whatever the reason, the lease runs out.
+        // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
+        // one settles the job. A job without an attempt task here is not renewed, whatever the reason, so its lease expires.
         let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
         match self.engine.store.renew(node, jobs, LEASE, now.wall).await {
             Ok(ours) => {
@@ -299,7 +299,7 @@ impl Daemon {
         }
     }
 
-    /// Views are for people: what cannot be written is said, and is no reason to stop.
+    /// Writes the views. They are for people, so an error is only logged.
     async fn write_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
         if let Err(error) = self.views.catch_up(&self.engine.store, &loaded, now).await {
@@ -316,8 +316,8 @@ impl Daemon {
         }
     }
 
-    /// Sources hear what the end of the daemon made of their items, and hooks run, if they are quick; the rest is for the
-    /// next start. A hook that is a process goes on under its keeper, for as long as it may.
+    /// Gives the outbox and the hooks a limited time to finish; the next start does the rest. A hook that is a process
+    /// continues under its keeper for as long as it may.
     async fn deliver_outbox(&mut self) {
         let owed = async {
             self.engine.owed.notify_one();
@@ -343,7 +343,7 @@ impl Daemon {
         self.errands.shutdown().await;
     }
 
-    /// Writes down of each running job that the end of the daemon ends it. A store that does not answer holds up nothing.
+    /// Records for each running job that the stop of the daemon cancels it. Waits only briefly for the store.
     async fn say_why_they_end(&self) {
         let (store, now) = (&self.engine.store, self.engine.clock.now());
         let say = async {
@@ -382,7 +382,7 @@ impl Daemon {
             }
         }
         if self.engine.is_homeless() {
-            // What lies in its place may be another daemon's.
+            // The folder that is now in this place may belong to another daemon.
             self.errands.shutdown().await;
         } else {
             self.deliver_outbox().await;
@@ -393,13 +393,13 @@ impl Daemon {
     }
 }
 
-/// A keeper will be started soon.
+/// Starts the wait that the kernel needs before a change of cgroup, because a keeper will be started soon.
 fn expect() {
-    // It has a thread of its own, and nobody waits for it.
+    // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
 }
 
-/// A job that has just been claimed gets a task that looks after it.
+/// Spawns the attempt task of a job that has just been claimed.
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
     fault::place("claimed");
     if let Some(wishes) = engine.begin(&job, epoch) {
@@ -408,14 +408,14 @@ fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fa
     }
 }
 
-/// Between two looks while the daemon drains, and before a store that failed is asked again.
+/// Time between two looks while the daemon drains, and time before a failed plan is tried again.
 const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
 const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
-/// How long it may take to write down why jobs end.
+/// Time limit for recording why jobs are cancelled.
 const SAYING: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// A fleet's files with what its `.env` names, or the whole report of what is wrong with them.
+/// Loads a fleet's files with its `.env`, or returns all errors as one report.
 pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     let config::FromDisk { loaded, variables, notes, files, .. } = config::load(file);
     for note in notes {
@@ -432,14 +432,14 @@ pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
 }
 
-/// What a fleet is made of.
+/// The contents of a fleet's config.
 #[derive(Debug, Default)]
 pub struct Contents {
     pub roster: Roster,
-    /// Of the `.env`.
+    /// Variables of the `.env`.
     pub variables: HashMap<String, String>,
-    /// For people, without secrets; none if no file says it.
+    /// The config for people, without secrets; `None` if the fleet was not loaded from a file.
     pub shown: Option<Value>,
-    /// All that were asked for, there or not.
+    /// Files that the loader tried to read, existing or not.
     pub files: Vec<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! Attempts that this node started and has no lease on any more: their job was settled by another node, which may run its
-//! next attempt by now. Their processes are ended, whatever the job's status is.
+//! Attempts that this node started and for which it has no lease any more. Another node has settled their job and may
+//! run its next attempt by now, so their processes are ended, whatever the job's status is.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,12 +20,12 @@ use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::{Standing, Stop};
 use cowhand_system::remove::is_gone;
 
-/// Between two looks at what is left of an attempt.
+/// Time between two checks of an attempt that is being ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long it may take until killed processes are gone.
+/// Time in which killed processes have to disappear.
 const LAST_LOOKS: Duration = Duration::from_secs(15);
 
-/// An attempt whose processes still run. Its job has no other attempt here until they are gone.
+/// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have ended.
 #[derive(Debug)]
 pub(super) struct Orphan {
     engine: Arc<Engine>,
@@ -33,7 +33,7 @@ pub(super) struct Orphan {
     job: JobId,
 }
 
-/// Finds all orphans on this machine. Called after the leases of this node were taken up, before anything is planned.
+/// Finds all orphans on this machine. Call it after this node has adopted its leases and before the first plan.
 pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
     let (state, known) = (engine.home.state.clone(), Arc::clone(engine));
     let found = tokio::task::spawn_blocking(move || {
@@ -61,8 +61,8 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
     found.into_iter().map(orphan).collect()
 }
 
-/// Fails if there is no store although attempts that it knew still run: a new store would know nothing of them, and they would
-/// be ended.
+/// Returns an error if the store is missing although attempts of it still run: a new store would not know them, and
+/// they would be ended.
 pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     if !is_gone(&state.database()) {
         return Ok(());
@@ -79,7 +79,7 @@ pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     Err(FleetError::StoreGone { place, jobs, keepers })
 }
 
-/// Attempts that have a folder, are not current, and still run. All processes are looked at once, not for each of them.
+/// Returns the attempts that have a folder, are not current and still run. The list of processes is read only once.
 fn with_folder(
     state: &StateFolder,
     running: &BTreeSet<String>,
@@ -88,7 +88,7 @@ fn with_folder(
     let mut found = Vec::new();
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
-        // Hooks have limits of their own and are forgotten with their folders.
+        // Hook runs have their own limits and are removed with their folders.
         let Some((job, number)) = attempt.of_job() else { continue };
         if is_current(&job, number) {
             continue;
@@ -96,7 +96,7 @@ fn with_folder(
         match attempt.standing_if(|| Ok(running.contains(attempt.name()))) {
             Ok(Standing::Ended(_) | Standing::Gone) => {}
             Ok(Standing::Kept | Standing::Unkept) => found.push((attempt, job)),
-            // What cannot be read may run all the same.
+            // The attempt may run although its state cannot be read.
             Err(error) => {
                 warn!(%job, attempt = number, "how it stands cannot be read: {error}");
                 found.push((attempt, job));
@@ -106,7 +106,7 @@ fn with_folder(
     Ok(found)
 }
 
-/// Attempts whose folder somebody removed, by the marks of their processes. They may be those of another fleet.
+/// Returns attempts without a folder, found by the marks of their processes. They may belong to another fleet.
 fn without_folder(
     state: &StateFolder,
     running: &BTreeSet<String>,
@@ -139,7 +139,7 @@ impl Orphan {
         &self.job
     }
 
-    /// Ends it: asks its keeper, then kills what is left.
+    /// Ends the orphan: asks its keeper, then kills the remaining processes.
     pub(super) async fn end(self) {
         let (job, attempt) = (&self.job, &self.attempt);
         warn!(%job, attempt = attempt.name(), "found running, although its lease is gone; ending it");
@@ -158,7 +158,7 @@ impl Drop for Orphan {
     }
 }
 
-/// Ends an attempt, and says whether nothing of it is left.
+/// Ends an attempt, and returns whether no process of it is left.
 pub(super) async fn end(attempt: &Attempt) -> bool {
     let kill_at = Instant::now() + OBEDIENCE;
     let give_up_at = kill_at + LAST_LOOKS;
@@ -180,7 +180,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
     }
 }
 
-/// Does what is due to end it, and says whether it is over.
+/// Takes the next step to end an attempt, and returns whether it has ended.
 fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
     if is_gone(attempt.folder()) {
         return attempt.end_strays().map(|any| !any);
@@ -191,13 +191,14 @@ fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool>
     if by_force {
         attempt.kill()?;
     } else if !*asked {
-        // Without a keeper, this kills what is left. A keeper that is just starting is asked at the next look.
+        // Without a keeper, this kills the remaining processes. A keeper that is just starting is asked in the next step.
         *asked = attempt.stop()? == Stop::Asked;
     }
     Ok(false)
 }
 
-/// Removes what may hold secrets and is not needed after the end. Output that is nowhere else is left to the next start.
+/// Removes files that may contain secrets and are not needed after the end. Output that is not stored elsewhere is left
+/// for the next start.
 fn forget(attempt: &Attempt) {
     let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.forget_output() };
     if let Err(error) = attempt.forget_private().and_then(|()| output()) {

@@ -1,7 +1,7 @@
-//! What is owed to work sources: how jobs ended, items that go back, claims that still hold.
+//! The outbox: delivers results and releases to work sources, and renews claims.
 //!
-//! It all stands in the store, so this is one loop that may die and begin again at any time. Telling a source twice is
-//! safe; that is what sources promise.
+//! Everything is in the store, so this is one loop that can be stopped and started again at any time. A source may
+//! receive the same delivery twice; sources have to accept that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use cowhand_store::{HeldItem, ItemState, StoreError};
 use cowhand_system::fault;
 use cowhand_work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next, within};
 
-/// One who takes a debt in hand has so long to pay it before another may try.
+/// Time that a node has for a delivery before another node may try it.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
-/// A source that does not answer for so long could not be told. Shorter than the lease.
+/// Time after which a source that does not answer counts as failed. Shorter than the lease.
 const TELLING: Duration = Duration::from_secs(100);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
-/// Between two looks while anything is in hand.
+/// Longest time between two looks while an item is held.
 const LOOK: SignedDuration = SignedDuration::from_mins(1);
-/// So many sources are told at the same time.
+/// Number of deliveries at the same time.
 const AT_ONCE: usize = 8;
-/// So long a result is kept whose item cannot be found. It may come back with its folder; if a person deleted it, the result
-/// is not kept for ever.
+/// Time for which a result is kept if its item cannot be found. The item may come back with its folder; if a person
+/// deleted it, the result is not kept forever.
 const MISSING: SignedDuration = SignedDuration::from_hours(7 * 24);
 const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
@@ -54,7 +54,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Everything that is due; says when to look again, if anything is left in hand.
+    /// Delivers everything that is due. Returns the time of the next look, if there are items left.
     async fn work_off(&self) -> Result<Option<Timestamp>, StoreError> {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
@@ -72,7 +72,7 @@ impl Desk {
             if owed.is_empty() {
                 break;
             }
-            // Side by side: a source that does not answer holds up no other.
+            // In parallel, so that a source that does not answer does not delay the others.
             try_join_all(owed.into_iter().map(|owed| self.pay(owed))).await?;
         }
         for held in store.items_to_renew(self.in_future(HELD / 2)).await? {
@@ -107,7 +107,7 @@ impl Desk {
         let kept_until = Self::kept_until(&owed);
         if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
             warn!(%item, "there is nothing to tell its source: {error}");
-            // How often the old text failed says nothing about the new one.
+            // Failures with the old text of the item say nothing about the new text.
             if matches!(error, WorkSourceError::Replaced(_)) {
                 store.forget_failures(owed.queue.clone(), item).await?;
             }
@@ -125,8 +125,8 @@ impl Desk {
         store.postpone(owed, message, again, self.now()).await
     }
 
-    /// Until when an item is looked for that cannot be found. One that is to be given back is available again anyway when
-    /// its claim has run out.
+    /// Returns until when the outbox looks for a missing item. An item that is to be released becomes available anyway
+    /// when its claim expires.
     fn kept_until(owed: &HeldItem) -> Timestamp {
         let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &owed.state else {
             return owed.until;
@@ -176,7 +176,7 @@ impl Desk {
         match guarded(within(TELLING, told)).await {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
-                // A job that waited for this may start.
+                // A job that waited for the renewal may start.
                 self.engine.nudge.notify_one();
                 Ok(())
             }
@@ -185,13 +185,13 @@ impl Desk {
             }
             Err(error) => {
                 warn!(item = %held.item.id, "its claim could not be renewed: {error}");
-                // Asked again at the next look, and no sooner.
+                // Tried again at the next look.
                 Ok(())
             }
         }
     }
 
-    /// Somebody else has the item, or nobody: a job that went on with it would do the same work a second time.
+    /// Cancels the job of an item with a lost claim. If the job continued, the same work could be done twice.
     async fn lost(&self, held: &HeldItem, error: &WorkSourceError) -> Result<(), StoreError> {
         warn!(item = %held.item.id, holder = held.holder, "its claim is lost: {error}");
         let Some(job) = held.job() else {
@@ -219,7 +219,7 @@ impl Desk {
     }
 }
 
-/// The id under which the item is to be told how its job ended: a person may have renamed it meanwhile.
+/// Returns the current id of the item, because a person may have renamed it.
 async fn id_now(
     source: &dyn WorkSource,
     held: &HeldItem,
@@ -234,13 +234,12 @@ async fn id_now(
     }
 }
 
-/// An item that could not be found and is there again may be another one, of the same name; so may one that does not say
-/// any more that it is claimed by us, because a person put in new work. What was done for the first one says nothing
-/// about it.
+/// Checks that the item is still the one that the job worked on. An item that was missing and is back, or that no
+/// longer shows this fleet's claim, may be new work with the same name. The result then does not apply to it.
 async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
     let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);
-    // A source whose items do not say who has them knows that itself.
+    // A source with items that do not show their claim checks that itself.
     if !was_missing(held) && !is_claimed(&held.item) {
         return Ok(());
     }
@@ -255,14 +254,14 @@ async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), Wor
     }
 }
 
-/// Whether the item could not be found when its source was last to be told.
+/// Returns whether the item could not be found at the last delivery.
 fn was_missing(held: &HeldItem) -> bool {
     let missing = WorkSourceError::NotFound(held.item.id.clone()).to_string();
     matches!(&held.state, ItemState::Closing { last_error: Some(last), .. } if last.starts_with(&missing))
 }
 
-/// A claim that ran out while we were away is made again, if nobody has come since. Otherwise it is lost, unless the
-/// source is only ill.
+/// Interprets the result of claiming an item again after its claim expired. The claim is lost if the item is claimed,
+/// missing or not available; other refusals are errors of the source.
 fn again(claimed: ClaimResult, lost: WorkSourceError) -> Result<(), WorkSourceError> {
     match claimed {
         ClaimResult::Claimed(_) => Ok(()),

@@ -1,7 +1,7 @@
-//! What an attempt came to, kept in its folder.
+//! The outcome of an attempt, kept in its folder.
 //!
-//! The store knows it as well, but a store that is restored from a backup may know the attempt as one that runs. Its raw
-//! output, of which the outcome was made, is gone by then.
+//! The store has it as well, but a store that was restored from a backup may have the attempt as running. By then the
+//! raw output, from which the outcome was made, has been removed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ fn file(attempt: &Attempt) -> PathBuf {
 }
 
 impl AttemptTask {
-    /// Keeps it, before the raw output is removed.
+    /// Writes the outcome to the folder, before the raw output is removed.
     pub(super) fn keep_outcome(&self, settlement: &Settlement) {
         let written = serde_json::to_vec(settlement).map_err(std::io::Error::from);
         let written = written.and_then(|text| write_whole(&file(&self.attempt()), &text));
@@ -31,7 +31,8 @@ impl AttemptTask {
         }
     }
 
-    /// What the attempt came to if it was settled before, in a history that the store does not have: its raw output is gone.
+    /// Returns the outcome of an attempt that was settled in a history that the store does not have. Its raw output has
+    /// been removed.
     pub(super) async fn settled_before(&self) -> Option<Settlement> {
         let (attempt, lost) = (self.attempt(), |message| self.lost(message));
         let standing = attempt.on_blocking_thread(Attempt::standing).await.ok()?;

@@ -1,6 +1,6 @@
-//! Finding out what a firing runs for: whether a command allows it, and which items there are to work on.
+//! Prepares a firing: checks trust and `when_command`, and claims the items to work on.
 //!
-//! The firing is recorded before and settled after, so a crash in between is followed by another try.
+//! The firing is recorded before and settled afterwards, so that it is tried again after a crash in between.
 
 use std::time::Duration;
 
@@ -26,23 +26,23 @@ use cowhand_system::fault;
 use cowhand_system::panic::caught;
 use cowhand_work::{For, WorkSourceError};
 
-/// Nobody else prepares a firing for so long after we took it in hand.
+/// Time for which no other node prepares a firing that this node has taken.
 const LEASE: SignedDuration = SignedDuration::from_mins(5);
-/// A claim that is not finished by then is taken back.
+/// Time after which an unfinished claim is undone.
 pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
-/// A claim outside holds for so long without another word; it is renewed when half of it is over.
+/// Time for which a claim at a work source is valid without a renewal; it is renewed when half of it is over.
 pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
 
-/// What is kept of a note.
+/// Longest stored note.
 const NOTE_CAP: usize = 2_000;
 
-/// What came of a try.
+/// Result of one try.
 pub(super) enum Step {
-    /// It is decided, or nothing can be done about it.
+    /// The firing is settled, or nothing can be done about it.
     Done,
-    /// Another node prepares it, or one that comes before it.
+    /// Another node prepares this firing, or an earlier one of the schedule.
     Elsewhere,
-    /// `tries` counts this one; `wait` is what a source asks for.
+    /// The try failed. `tries` includes it; `wait` is the wait that the source asks for.
     Failed { error: anyhow::Error, tries: u32, wait: Option<Duration> },
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Errand<'a> {
     pub(super) key: &'a FiringKey,
 }
 
-/// What the errand is for.
+/// The agent, the schedule and the data of the firing that is prepared.
 pub(super) struct Order<'a> {
     pub(super) agent: &'a Agent,
     pub(super) schedule: &'a Schedule,
@@ -69,7 +69,7 @@ impl Errand<'_> {
     pub(super) async fn try_to_run(&self) -> Step {
         let (engine, now) = (self.engine, self.now());
         let loaded = engine.loaded();
-        // A schedule that is gone from the config keeps its firing, in case it comes back.
+        // A schedule that was removed from the config keeps its firing, in case it comes back.
         let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Step::Done };
         let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE).unwrap_or(Timestamp::MAX));
         let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await;
@@ -81,7 +81,7 @@ impl Errand<'_> {
         };
         let tries = preparation.tries;
         let order = Order { agent, schedule, preparation };
-        // A work source, which may be anybody's, can panic as well as fail.
+        // A work source may be code of the library's user, which can panic.
         match caught(self.run(order)).await.context("preparing it").and_then(|done| done) {
             Ok(()) => Step::Done,
             Err(error) => {
@@ -99,12 +99,12 @@ impl Errand<'_> {
         Ok(())
     }
 
-    /// What it comes to, and what there is to say about it.
+    /// Decides the result of the preparation, with a note about it.
     async fn outcome(&self, order: &mut Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
         if let Some(reason) = self.turned_off().await? {
             return Ok((Prepared::Skip(reason), None));
         }
-        // Before anything is run for it.
+        // Trust is checked before any command runs.
         let verdict = if self.key.is_by_hand() { Verdict::Trusted } else { self.judge_firing(order).await? };
         let note = match verdict {
             Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
@@ -127,7 +127,7 @@ impl Errand<'_> {
         Ok((Prepared::Job(self.job(order, None, None)), note))
     }
 
-    /// A schedule that went off since does not run, unless somebody wants it to.
+    /// Returns the reason to skip a firing of a schedule that was turned off meanwhile. A firing by hand is not skipped.
     async fn turned_off(&self) -> anyhow::Result<Option<SkipReason>> {
         let record = self.engine.store.schedule(self.schedule).await?;
         // A delay is off as soon as it has fired.
@@ -136,7 +136,7 @@ impl Errand<'_> {
                 Some(ScheduleState::Disabled { .. } | ScheduleState::Error { .. }) => {
                     return Ok(Some(SkipReason::Disabled));
                 }
-                // What came from outside makes its jobs, and they wait.
+                // Firings from outside still make their jobs, which wait for the end of the pause.
                 Some(ScheduleState::Paused { .. }) if self.key.is_by_clock() => {
                     return Ok(Some(SkipReason::Paused));
                 }
@@ -147,7 +147,7 @@ impl Errand<'_> {
         Ok(None)
     }
 
-    /// What `when_command` says, without secrets; none if there is no such command.
+    /// Runs `when_command` and returns its answer with masked secrets; `None` if there is no such command.
     async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<Heard>> {
         let Some(command) = &order.schedule.when_command else { return Ok(None) };
         let redactor = redactor_over(&self.engine.loaded(), Some(order.agent));
@@ -155,7 +155,8 @@ impl Errand<'_> {
         heard.map(Some).with_context(|| format!("`when_command` of {}", order.schedule.name))
     }
 
-    /// `confined` is why the item's words are not trusted; the firing's own may not be, either.
+    /// Builds a job of the firing. `confined` is the reason why the item's text is not trusted; the firing's own text
+    /// may be untrusted, too.
     pub(super) fn job(&self, order: &Order<'_>, item: Option<&WorkItem>, confined: Option<String>) -> NewJob {
         let Order { agent, schedule, preparation } = order;
         let due = self.key.is_by_clock().then_some(preparation.due);

@@ -1,8 +1,8 @@
-//! The firings of one schedule that wait to know what they run for: prepared one after another, in their order.
+//! Prepares the firings of one schedule one after another, in their order.
 //!
-//! Each schedule has a task of its own while it has such firings, so a slow one holds up no other schedule. A firing that
-//! cannot be prepared holds up those behind it, so that nothing overtakes it while a source is away; one that has failed
-//! too often does so no longer, so that it alone is stuck.
+//! Each schedule with such firings has its own task, so that a slow one does not delay other schedules. A firing that
+//! cannot be prepared delays the later ones, so that none overtakes it while a source is not available. After too many
+//! failures it does not delay them any more.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use cowhand_store::MOST_TRIES_IN_FRONT;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
-/// Prepares the firings of the schedule until none is left. `more` says that there are new ones.
+/// Prepares the firings of the schedule until none is left. `more` signals new ones.
 pub(super) async fn prepare_in_order(engine: Arc<Engine>, schedule: ScheduleId, more: Arc<Notify>) {
     let mut line = Line { engine: &engine, schedule, stuck: HashMap::new() };
     while let Some(again) = line.go_through().await {
@@ -45,12 +45,12 @@ struct Line<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Stuck {
     again: Instant,
-    /// Those behind it wait for it.
+    /// True if later firings wait for this one.
     in_front: bool,
 }
 
 impl Line<'_> {
-    /// Prepares what can be prepared now; says when to go on, if something is left.
+    /// Prepares the firings that can be prepared now. Returns when to continue, if some are left.
     async fn go_through(&mut self) -> Option<Instant> {
         let firings = match self.engine.store.to_prepare(self.schedule).await {
             Ok(firings) => firings,

@@ -1,4 +1,4 @@
-//! The daemon removes what is old by itself, if its fleet says how long things are kept.
+//! Prunes jobs and sweeps workspaces and containers at regular intervals.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ pub(super) struct Pruning {
 }
 
 impl Pruning {
-    /// Also when the clock was set back.
+    /// Returns whether pruning is due, which it also is after the clock was set back.
     fn is_due(&self, now: Timestamp) -> bool {
         self.last.is_none_or(|last| now < last || now.duration_since(last) >= EVERY)
     }
 
-    /// What is half done, the next one finishes.
+    /// Stops pruning; the next one finishes what is incomplete.
     pub(super) fn stop(&self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -34,8 +34,7 @@ impl Pruning {
 }
 
 impl Daemon {
-    /// Beside everything else, so that a large folder keeps no job waiting. A fleet that keeps everything is not
-    /// even looked at.
+    /// Starts pruning in its own task, so that a large folder does not delay jobs. Does nothing if the fleet keeps everything.
     pub(super) fn prune_if_due(&mut self) {
         let now = self.engine.clock.now();
         if self.pruning.is_due(now) && !self.engine.loaded().roster.keeps_everything() {
@@ -46,7 +45,7 @@ impl Daemon {
 }
 
 impl Daemon {
-    /// Workspaces and containers that nobody needs, at the start and then as often as jobs are pruned, after that.
+    /// Sweeps unneeded workspaces and containers at the start, and then as often as jobs are pruned, after the pruning.
     pub(super) fn sweep_if_due(&mut self) {
         let now = self.engine.clock.now();
         if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= EVERY) {

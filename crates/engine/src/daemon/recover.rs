@@ -1,5 +1,5 @@
-//! After a restart: what ran goes on, what ended meanwhile is settled, what never began waits again, and what is no
-//! longer ours is ended.
+//! Recovery after a restart: running attempts continue, ended ones are settled, attempts that never began are requeued,
+//! and orphans are ended.
 
 use std::collections::HashSet;
 use std::io;
@@ -22,8 +22,7 @@ use cowhand_run::attempt::Attempt;
 use cowhand_store::RunsAt;
 
 impl Daemon {
-    /// Every attempt that this node started and nobody settled gets somebody who looks after it again, before
-    /// anything is planned.
+    /// Gives each attempt that this node started and nobody settled an attempt task, before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
         for held in engine.store.adopt(engine.home.node.clone(), LEASE, engine.clock.now()).await? {
@@ -59,7 +58,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The number of the fallback that its attempt was started with.
+    /// Returns the index of the fallback with which the attempt was started.
     async fn stand_in_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
@@ -70,8 +69,8 @@ impl Daemon {
     }
 }
 
-/// Whoever settled an attempt may have died before he removed what it had written.
-/// What could not be written before is written first, by `write`, which says whether that went well.
+/// Removes raw output of settled attempts, because the daemon that settled them may have died before. Output that is
+/// not yet in the job's file is first written by `write`, which returns whether it succeeded.
 fn forget_output(
     state: &StateFolder,
     held: &HashSet<JobId>,
@@ -79,7 +78,7 @@ fn forget_output(
 ) -> io::Result<()> {
     for entry in entries(&state.attempts())? {
         let Ok(attempt) = Attempt::at(&entry?.path()) else { continue };
-        // Hooks are forgotten with their folders.
+        // Hook runs are removed with their folders.
         if attempt.job().is_some_and(|job| !held.contains(&job))
             && (!is_unwritten(&attempt) || write(&attempt, state))
         {

@@ -1,4 +1,4 @@
-//! What holds an attempt's processes, before there are any.
+//! Builds the sandbox of an attempt before its processes start.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,8 @@ use cowhand_run::sandbox::{self, Setting};
 use cowhand_run::start::SandboxPlan;
 
 impl AttemptTask {
-    /// The launch, enclosed as the config asks for it; or why that cannot be done, which means that nothing is started.
-    /// `base` is the agent's own directory, which need not be where it works.
+    /// Adds the configured sandbox to the launch. If that is not possible, returns the reason, and nothing is started.
+    /// `base` is the agent's own directory, which need not be its working directory.
     pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
         let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
         if self.job.confined().is_some() && asked.kind == SandboxKind::None {
@@ -84,15 +84,15 @@ impl AttemptTask {
     }
 }
 
-/// Where things are on this machine; an image has its own places.
+/// Variables with paths of this machine; an image has its own.
 const OUTSIDE: [&str; 6] =
     ["PATH", "SHELL", "XDG_RUNTIME_DIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS"];
 
-/// Names the file that git reads in the place of the user's own config.
+/// Variable with the path of the file that git reads instead of the user's config.
 const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
 
-/// Returns what git has to read in the place of the user's config. Git runs no command if there is a config that it cannot
-/// open, and Landlock does not let it know that before. Returns none if all that is there can be read.
+/// Returns the file that git has to read instead of the user's config. Git runs no command if a config file exists and
+/// cannot be opened, and Landlock does not hide the file. Returns `None` if all existing config files can be read.
 fn git_config(enclosure: &SandboxPlan, environment: &HashMap<String, String>) -> Option<String> {
     let home = environment.get("HOME").map(Path::new)?;
     let settings = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
@@ -107,7 +107,7 @@ fn git_config(enclosure: &SandboxPlan, environment: &HashMap<String, String>) ->
     (!closed.is_empty()).then(|| file.to_string_lossy().into_owned())
 }
 
-/// What programs read to find a proxy. Their own loopback is theirs, unless the config means the one outside.
+/// Sets the proxy variables. Loopback is inside the sandbox, unless the config allows the loopback outside.
 fn by_proxy(enclosure: &SandboxPlan, environment: &mut HashMap<String, String>) {
     let outside = match &enclosure.network {
         Reaches::Hosts(hosts) => hosts.iter().any(|host| {
@@ -123,7 +123,7 @@ fn by_proxy(enclosure: &SandboxPlan, environment: &mut HashMap<String, String>) 
     if !direct.is_empty() {
         environment.extend(["NO_PROXY", "no_proxy"].map(|name| (name.to_owned(), direct.to_owned())));
     }
-    // Node looks at them only when it is told to.
+    // Node uses the proxy variables only if this one is set.
     environment.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
 }
 

@@ -1,5 +1,4 @@
-//! Writing down how an attempt ended, for as long as that takes: a database that is away for a while must not make us
-//! forget it.
+//! Settles an attempt, and repeats that until it succeeds, so that no end is lost while the database is not available.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,11 +16,12 @@ use cowhand_store::{GivenBack, Settled, StoreError};
 use cowhand_system::fault;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// A daemon that is to end waits so long for a store that cannot be written.
+/// Time for which a stopping daemon waits for a store that cannot be written.
 const LAST_TRIES: Duration = Duration::from_secs(5);
 
 impl AttemptTask {
-    /// Why the attempt before this one ended: `attempt 1 failed: exit code 3 (exit)`. None for the first, and if nobody knows.
+    /// Explains why the previous attempt failed: `attempt 1 failed: exit code 3 (exit)`. Returns `None` for the first
+    /// attempt, and if the reason is not known.
     pub(super) async fn before(&self, number: u32) -> Option<String> {
         let before = number.checked_sub(1).filter(|before| *before > 0)?;
         let history = self.engine.store.history(self.job.id().clone()).await.ok()??;
@@ -34,7 +34,7 @@ impl AttemptTask {
         }
     }
 
-    /// Until it is written.
+    /// Settles the attempt, and retries until it is written.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
@@ -56,7 +56,7 @@ impl AttemptTask {
                     }
                     return;
                 }
-                // Perhaps it has been pruned since.
+                // The job may have been pruned since.
                 Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
                     warn!(job = %self.job.id(), "somebody else has settled it");
                     return;
@@ -73,8 +73,8 @@ impl AttemptTask {
         }
     }
 
-    /// Puts the job back: its attempt never began. What has kept it from that too often fails it, and if the store knows that
-    /// it began, it is lost.
+    /// Requeues the job, because its attempt never began. After too many requeues the job fails; if the store knows
+    /// that the attempt began, it is lost.
     pub(super) async fn give_back(&self, why: NotBegun, rules: &Rules) {
         let why = match why {
             NotBegun::Interrupted => NotBegun::Interrupted,
@@ -106,22 +106,22 @@ impl AttemptTask {
                 }
             }
             if *self.wishes.borrow() == StopRequest::Detach || self.is_left(&mut until) {
-                // The next start takes it up.
+                // The next start recovers the attempt.
                 return;
             }
             pause = self.wait(pause).await;
         }
     }
 
-    /// Removes the folder of an attempt that never began; the next one has its own.
+    /// Removes the folder of an attempt that never began; the next attempt has its own.
     async fn discard(&self) {
         if let Err(error) = self.attempt().on_blocking_thread(Attempt::discard).await {
             warn!(job = %self.job.id(), "the folder of an attempt that never began is still there: {error}");
         }
     }
 
-    /// Whether a daemon that ends has tried for long enough. The attempt's folder says how it ended, so the next start
-    /// settles it.
+    /// Returns whether a stopping daemon has tried for long enough. The attempt's folder contains how it ended, so the
+    /// next start settles it.
     fn is_left(&self, until: &mut Option<Instant>) -> bool {
         if !self.engine.ending.load(Ordering::Relaxed) {
             return false;
@@ -129,7 +129,7 @@ impl AttemptTask {
         *until.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now()
     }
 
-    /// Says how long to wait the next time. A daemon that is asked to end does not wait for long.
+    /// Waits, and returns the next wait. A stopping daemon waits only briefly.
     async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.engine.ending.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What an attempt spends while it runs: heard, written down, and held against its budgets.
+//! The spending of a running attempt: read from its output, stored, and compared with its budgets.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +15,20 @@ use super::attempt::{AttemptTask, Rules};
 use cowhand_run::tail::Tail;
 use cowhand_store::Hearing;
 
-/// What the store was told of one attempt.
+/// The spending of one attempt that the store has received.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// How many lines the output had when it was last looked through.
+    /// Number of lines of the output when it was last examined.
     lines: u64,
     usage: Option<JobUsage>,
     over: Option<(Breach, Instant)>,
 }
 
-/// An agent that has given its result is about to end by itself, and is left to it for so long.
+/// Time that an agent over its budget still gets if it has given its result, because it is about to end by itself.
 const LAST_CALL: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
-    /// Tells the store what the attempt has spent until now, and says which budget is used up by that.
+    /// Stores the spending of the attempt until now, and returns the budget that it exceeds.
     pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<Breach> {
         if tail.lines() != told.lines {
             let usage = tail.usage().map(|usage| self.priced(usage));
@@ -49,7 +49,7 @@ impl AttemptTask {
         told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
     }
 
-    /// The budget that is used up by what it has spent in the end, if it was stopped for one.
+    /// Returns the budget that the final usage exceeds, for an attempt that was stopped for its budget.
     pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
         match self.tell_usage(usage?.clone()).await {
             Ok(over) => over,
@@ -60,14 +60,14 @@ impl AttemptTask {
         }
     }
 
-    /// Tokens without a price, while dollars are limited: of agents that would have told them by now.
+    /// Returns a breach if tokens have no price although dollars are limited, for agents that report their usage while they run.
     fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
         let known = matches!(self.tells()?, Tells::AllAsItGoes | Tells::TokensAsItGoes);
         let limited = self.limits().is_some_and(|limits| limits.is_in_dollars());
         (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
     }
 
-    /// When the program that runs tells what it uses.
+    /// Returns when the running program reports its usage.
     fn tells(&self) -> Option<Tells> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(self.job.agent())?;
@@ -90,19 +90,19 @@ impl AttemptTask {
     fn limits(&self) -> Option<SpendLimits> {
         let loaded = self.engine.loaded();
         let gone = || Agent::new(self.job.agent().clone());
-        // One that is gone from the config still spends the fleet's money.
+        // An agent that was removed from the config still spends the fleet's budget.
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
         SpendLimits::of(&loaded.roster, &agent, self.now())
     }
 
-    /// What the agent's program may be told to spend at most: what its budgets leave now.
+    /// Returns the limit for the agent's program: what its budgets leave now.
     pub(super) async fn allowance(&self) -> Option<Budget> {
         let limits = self.limits()?;
         let loaded = self.engine.loaded();
         let ledger = match self.engine.store.spending(&loaded.roster, self.now()).await {
             Ok(ledger) => ledger,
             Err(error) => {
-                // It is stopped all the same once it has spent too much.
+                // The attempt is still stopped once it exceeds its budget.
                 warn!(job = %self.job.id(), "what it may spend is not known: {error}");
                 cowhand_core::budget::Ledger::default()
             }
@@ -118,7 +118,7 @@ impl AttemptTask {
         self.job.usage().map(Amount::of).unwrap_or_default()
     }
 
-    /// A job that has used up its own budget is not tried again.
+    /// Returns the retry policy. A job that has used up its own budget is not tried again.
     pub(super) fn retry_after(&self, settlement: &Settlement, rules: &Rules) -> Retry {
         let whatever = Reservation { amount: Amount { microdollars: u64::MAX, tokens: 0 } };
         let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
@@ -128,7 +128,7 @@ impl AttemptTask {
         if is_over { Retry::default() } else { rules.retry.clone() }
     }
 
-    /// How a job ends that was stopped for its budget, or whose program stopped itself for what we told it.
+    /// Returns the outcome of a job that was stopped for its budget, or that its program stopped at the limit passed to it.
     pub(super) fn stopped_for(&self, breach: &Breach, usage: Option<JobUsage>) -> Outcome {
         let loaded = self.engine.loaded();
         let message = match breach {

@@ -1,4 +1,4 @@
-//! Ending an attempt that is no longer wanted, and why, for a daemon after us.
+//! Stops an attempt, and records the reason for a later daemon.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::Stop;
 use cowhand_system::remove::is_gone;
 
-/// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
-/// little more. In a hurry there is no grace.
+/// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
+/// processes it leaves, and a margin. With `hurry` there is no grace period.
 pub(super) const OBEDIENCE: Duration = Duration::from_secs(15);
 const HURRY: Duration = Duration::from_secs(2);
-/// Before processes that could not be listed are looked for again.
+/// Pause before processes that could not be listed are searched again.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl AttemptTask {
-    /// Asks for its end, and once more in a hurry. A keeper that cannot be asked, or does not do it, is killed with all
-    /// that it keeps: neither the job nor whoever waits for its end may depend on it.
+    /// Asks the keeper to end the attempt, and asks again with `hurry`. A keeper that cannot be asked, or does not
+    /// obey, is killed with its processes, because neither the job nor a waiting caller may depend on it.
     pub(super) async fn stop(
         &mut self,
         reason: Reason,
@@ -60,7 +60,7 @@ impl AttemptTask {
         }
     }
 
-    /// Kills what is left of an attempt without a folder, and says whether there was anything.
+    /// Kills the remaining processes of an attempt without a folder, and returns whether there were any.
     pub(super) async fn end_strays(&self) -> bool {
         loop {
             match self.attempt().on_blocking_thread(Attempt::end_strays).await {
@@ -71,7 +71,7 @@ impl AttemptTask {
         }
     }
 
-    /// Whoever cannot write it down stops the attempt all the same.
+    /// Records the reason of the stop. If that fails, the attempt is stopped all the same.
     fn note_stop(&self, reason: Reason, attempt: &Attempt) {
         let written = written(reason).map_or(Ok(()), |why| attempt.note_stop(why));
         if let Err(error) = written {
@@ -85,7 +85,7 @@ impl AttemptTask {
         }
     }
 
-    /// Why a daemon before us has stopped it, if it has.
+    /// Returns why an earlier daemon stopped the attempt, if it did.
     pub(super) async fn stopped_before(&self) -> Option<Reason> {
         let attempt = self.attempt();
         if is_gone(attempt.folder()) {
@@ -102,13 +102,13 @@ impl AttemptTask {
                 Reason::SilentTooLong(SignedDuration::from_millis(limit_ms))
             }
             Stopped::Unpriced => Reason::OverBudget(Breach::Unpriced),
-            // By what it has spent in the end.
+            // The final spending decides this.
             Stopped::OverBudget => return None,
         })
     }
 }
 
-/// None for what is somebody else's by now.
+/// Returns the reason as it is stored; `None` if another node has the job.
 fn written(reason: Reason) -> Option<Stopped> {
     let millis = |limit: SignedDuration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
     match reason {

@@ -1,4 +1,4 @@
-//! Somebody for each job: whatever goes wrong while an attempt is looked after, the job is not held for ever.
+//! Runs the attempt task of a job, and ends it after repeated panics, so that the job is not held forever.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use cowhand_run::supervision::Standing;
 use cowhand_system::panic::{Panicked, caught};
 use cowhand_system::remove::is_gone;
 
-/// So many panics over one attempt, and it is given up: what goes wrong each time will go wrong again.
+/// Number of panics after which an attempt is given up, because the same error would happen again.
 const MOST_PANICS: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// What is left of an attempt that is given up has so long to go.
+/// Time in which the processes of a given-up attempt have to end.
 const LAST_LOOKS: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(100);
 
 impl AttemptTask {
-    /// The whole of it. After a panic the attempt is taken up again, as after a restart.
+    /// Runs the attempt to its end. After a panic the attempt is recovered, as after a restart.
     pub(super) async fn supervise(self, fresh: bool) {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
         let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PAUSE, 0);
@@ -33,7 +33,7 @@ impl AttemptTask {
             error!(job = %id, "looking after it {panicked}");
             panics += 1;
             if panics == MOST_PANICS {
-                // If this goes wrong, too, nobody renews its lease any more, and that ends it.
+                // If this fails, too, nobody renews the lease, and its expiry ends the job.
                 if let Err(panicked) = caught(self.clone().give_up(&panicked)).await {
                     error!(job = %id, "giving it up {panicked}");
                 }
@@ -41,7 +41,7 @@ impl AttemptTask {
             }
             tokio::time::sleep(pause).await;
             if !self.is_ours().await {
-                // Settled, so nothing of it is left; or somebody else's, and then nothing may be.
+                // The job is settled and no process is left, or another node has it and no process may be left.
                 self.end_all().await;
                 break;
             }
@@ -53,7 +53,8 @@ impl AttemptTask {
         engine.end(&id);
     }
 
-    /// It may have been settled before the panic. A store that is away says nothing, and is asked again by all that follows.
+    /// Returns whether this node still holds the job, which may have been settled before the panic. If the store is not
+    /// available, it counts as held, and all later steps ask the store again.
     async fn is_ours(&self) -> bool {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
         let held = self.engine.store.renew(node, vec![job], LEASE, self.now()).await;
@@ -62,17 +63,17 @@ impl AttemptTask {
 
     async fn run_to_end(mut self, fresh: bool) {
         let rules = self.rules();
-        // What is taken up again runs on, also if its agent is gone from the config.
+        // A recovered attempt continues even if its agent was removed from the config.
         let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
         if !fresh || Box::pin(self.launch(&rules)).await {
             Box::pin(self.run(&rules, fresh)).await;
         }
     }
 
-    /// Of its agent, or of whoever stands in for it.
+    /// Returns the rules of the job's agent or of its fallback.
     fn rules(&self) -> Rules {
         let loaded = self.engine.loaded();
-        // For one that is gone from the config the defaults are good enough to let it run out.
+        // For an agent that was removed from the config, the defaults are sufficient until the attempt ends.
         let gone = || Agent::new(self.job.agent().clone());
         let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
         let other = self.fallback.and_then(|number| agent.fallback(number));
@@ -88,7 +89,7 @@ impl AttemptTask {
         }
     }
 
-    /// Ends what runs, and settles the attempt as lost.
+    /// Ends the processes, and settles the attempt as lost.
     async fn give_up(self, panicked: &Panicked) {
         self.end_all().await;
         let lost =
@@ -96,16 +97,16 @@ impl AttemptTask {
         self.settle(self.lost(lost), &self.rules()).await;
     }
 
-    /// How an attempt ends of which nobody knows more than what was heard of it.
+    /// Returns the settlement of an attempt of which nothing is known beyond the usage stored so far.
     pub(super) fn lost(&self, message: String) -> Settlement {
         Settlement { silent: self.tells_in_the_end(), ..Outcome::lost(message).into() }
     }
 }
 
-/// Whether anything of it is left; if so, it is killed.
+/// Returns whether any process of the attempt is left, and kills it.
 fn lives(attempt: &Attempt) -> bool {
     if is_gone(attempt.folder()) {
-        // What cannot be seen now may live.
+        // Processes that cannot be listed now may still run.
         return attempt.end_strays().unwrap_or(true);
     }
     if matches!(attempt.standing(), Ok(Standing::Ended(_) | Standing::Gone)) {

@@ -1,4 +1,5 @@
-//! Taking items from a work source: the rows first, then the claims outside, then the jobs, with the ids that stand there.
+//! Takes items from a work source: first the rows in the store, then the claims at the source, then the jobs, with the
+//! ids of the rows.
 
 use std::sync::Arc;
 
@@ -14,47 +15,47 @@ use cowhand_store::{FailedItem, OfFiring, Prepared, Taken};
 use cowhand_system::fault;
 use cowhand_work::{Claimant, For, Standing, WorkSource, WorkSourceError, guarded, tries_the_next};
 
-/// So many items are claimed together at most: what is not finished in time is taken back.
+/// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
 const MOST_AT_ONCE: usize = 8;
 
-/// An item whose row is ours.
+/// An item for which this firing has the row.
 struct Picked {
     holder: cowhand_core::id::JobId,
     item: WorkItem,
-    /// Why its words are not trusted.
+    /// Reason why its text is not trusted.
     confined: Option<String>,
 }
 
-/// An item that may be worked on, as far as trust is concerned.
+/// An item that the trust rules allow.
 struct Judged {
     item: WorkItem,
-    /// Why its words are not trusted.
+    /// Reason why its text is not trusted.
     confined: Option<String>,
 }
 
-/// What a look for work has come to so far.
+/// The result of a search for work so far.
 #[derive(Default)]
 struct Found {
     made: usize,
-    /// There was no place for an item.
+    /// True if there was no place for an item.
     full: bool,
     refused: Vec<String>,
-    /// Why it could not be found out whether an item's author is trusted.
+    /// Error because of which the trust in an item's author could not be determined.
     unknown: Option<anyhow::Error>,
 }
 
 impl Errand<'_> {
-    /// One job for each item, as many as the agent has places for.
+    /// Makes one job for each item, as many as the agent has free places.
     pub(super) async fn items(&self, order: &Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
         let whose = For::schedule(order.agent, order.schedule);
         let sources = Arc::clone(&self.engine.loaded().sources);
         let (Some(config), Some(source)) = (whose.config(), sources.source_of(whose)?) else {
             return Ok((Prepared::Skip(SkipReason::NoWork), None));
         };
-        // What a try before us has made counts, too.
+        // A job from an earlier try counts, too.
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
-        // Only to spare a question: the places are counted again when items are taken.
+        // Only saves a request: the places are counted again when items are taken.
         if self.places(order, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
@@ -88,15 +89,15 @@ impl Errand<'_> {
             let wanted = picked.len();
             let made = self.claim(order, source.as_ref(), picked).await?;
             found.made += made;
-            // A claim that was lost to somebody else leaves its place to the next item.
+            // An item that somebody else claimed first leaves its place to the next item.
             found.full &= made == wanted;
         }
         let more = found.full && (next.is_some() || candidates.next().is_some());
         found.outcome(more)
     }
 
-    /// How many items may be taken now. Those that are being claimed have their places, whichever schedule takes them. What
-    /// came from outside, or from a person, gets an item in any case, which may have to wait for a place.
+    /// Returns how many items may be taken now. Items that are being claimed count as places, whichever schedule takes
+    /// them. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
     async fn places(&self, order: &Order<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let claiming = self.engine.store.items_being_claimed(order.agent.name.clone(), self.now()).await?;
@@ -104,7 +105,7 @@ impl Errand<'_> {
         Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
     }
 
-    /// The next items that are trusted and that nobody of this fleet has, as many as there are places for at this moment.
+    /// Takes the next items that are trusted and that nobody in this fleet holds, as many as there are free places now.
     async fn pick(
         &self,
         order: &Order<'_>,
@@ -114,7 +115,7 @@ impl Errand<'_> {
     ) -> anyhow::Result<Vec<Picked>> {
         let mut picked = Vec::new();
         while picked.len() < MOST_AT_ONCE {
-            // Others do not wait while its author is judged.
+            // The author is judged without the lock, so that other schedules do not wait.
             let judged = match next.take() {
                 Some(judged) => judged,
                 None => match self.judge(order, candidates, found).await {
@@ -135,7 +136,7 @@ impl Errand<'_> {
         Ok(picked)
     }
 
-    /// The next item whose author is trusted, at least in a sandbox.
+    /// Returns the next item with an author who is trusted, at least in a sandbox.
     async fn judge(
         &self,
         order: &Order<'_>,
@@ -149,7 +150,7 @@ impl Errand<'_> {
                     found.refused.push(format!("{}: {why}", item.id));
                     continue;
                 }
-                // Others' items do not wait for this one's author.
+                // An error about this author does not delay the items of others.
                 Err(error) => {
                     warn!(item = %item.id, "left for now: {error:#}");
                     found.unknown = Some(error);
@@ -163,7 +164,7 @@ impl Errand<'_> {
         None
     }
 
-    /// The id of the item's job, if its row is ours now.
+    /// Takes the item's row, and returns the id of its future job if that succeeds.
     async fn take(
         &self,
         order: &Order<'_>,
@@ -175,7 +176,7 @@ impl Errand<'_> {
             return Ok(None);
         }
         let Some(mut taking) = self.taking(order, item.clone())? else { return Ok(None) };
-        // What a job has just given back waits for the next look that was due, or it would be tried without a pause.
+        // An item that a job has just released waits for the next regular look; otherwise it would be tried without a pause.
         if self.key.is_fill() {
             let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
             let polled_at = polled_at.map(|at| at.wall);
@@ -199,8 +200,8 @@ impl Errand<'_> {
         Ok(None)
     }
 
-    /// Claims outside what was picked, and makes the jobs; says how many there are. Each item is seen to before what went
-    /// wrong with one of them is told.
+    /// Claims the picked items at the source and makes their jobs; returns the number of jobs. An error with one item
+    /// is returned only after all items are handled.
     async fn claim(
         &self,
         order: &Order<'_>,
@@ -232,7 +233,7 @@ impl Errand<'_> {
         trouble.map_or(Ok(made), Err)
     }
 
-    /// What follows from how a claim went; says whether there is a job.
+    /// Handles the result of one claim; returns whether a job was made.
     async fn claimed(
         &self,
         order: &Order<'_>,
@@ -272,9 +273,9 @@ impl Errand<'_> {
         }
     }
 
-    /// Looks at items that failed before and are not offered now. One that a person took out of its queue, and puts back
-    /// later, is counted anew; one that is done is forgotten. Those that are known to wait for a person are asked about
-    /// now and then only.
+    /// Checks items that failed before and are not offered now. If a person withdrew an item, the count of
+    /// its failures starts again when it is put back. The failures of a completed item are deleted. Items that are known
+    /// to wait for a person are checked only occasionally.
     async fn review_failed(
         &self,
         queue: &str,

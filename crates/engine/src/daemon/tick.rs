@@ -1,7 +1,7 @@
-//! One look at the world and what follows from it.
+//! One plan and its execution.
 //!
-//! A tick takes no input but the time, may be run twice, and is its own retry: whatever it does is a verb of the
-//! store that refuses what is done already.
+//! A tick takes no input but the time, may be run twice, and is its own retry: each of its actions is a verb of the
+//! store that refuses to do the same thing twice.
 
 use cowhand_core::budget::{SpendLimits, Tells};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -19,15 +19,15 @@ use crate::trigger::dispatch::Dispatch;
 use cowhand_store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
 use cowhand_system::fault;
 
-/// What a tick leaves to do: processes to start and to stop, and when to look again.
+/// The work that a tick leaves to its caller: processes to start and to stop, and the time of the next tick.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tick {
     pub start: Vec<Startable>,
     pub stop: Vec<JobId>,
-    /// Firings that wait to know what they run for.
+    /// Firings that have to be prepared.
     pub prepare: Vec<(ScheduleId, FiringKey)>,
     pub wake_at: Option<Timestamp>,
-    /// How many jobs were made.
+    /// Number of jobs that were made.
     pub fired: u64,
 }
 
@@ -37,22 +37,22 @@ pub struct Startable {
     pub job: JobId,
     pub agent: AgentName,
     pub max_concurrent: u32,
-    /// Of those that have the same, one runs at a time.
+    /// Session key; of the jobs with the same key, one runs at a time.
     pub session_key: Option<String>,
-    /// The number of the fallback that it starts with.
+    /// Index of the fallback to start with.
     pub fallback: Option<usize>,
 }
 
-/// Whoever can begin a job in the moment it is fired. A tick without one leaves every start to its caller.
+/// A caller that can start a job as soon as it is fired. Without it, the tick leaves all starts to its caller.
 pub struct AtOnce<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
-    /// Told before anything is written that a job is likely to begin soon.
+    /// Callback before a write that will probably start a job.
     pub expect: &'a (dyn Fn() + Sync),
-    /// Whether it looks after a job. Then the job is not lost, however late its lease is renewed: this process may have been
-    /// stopped between two looks.
+    /// Callback that returns whether this process has an attempt task for a job. Then the job is not lost, however late
+    /// its lease is renewed: the process may have been suspended between two looks.
     pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
-    /// Told of each job that was claimed, with its epoch, before the next look.
+    /// Callback for each claimed job, with its epoch, before the next plan.
     pub begin: &'a mut (dyn FnMut(Job, i64) + Send),
 }
 
@@ -62,13 +62,13 @@ impl std::fmt::Debug for AtOnce<'_> {
     }
 }
 
-/// Before what failed is tried again.
+/// Time before a failed action is tried again.
 const RETRY: SignedDuration = SignedDuration::from_secs(2);
 
-/// A firing makes a job that can start in the next look; more looks than this mean that something is wrong.
+/// Largest number of plans in a tick. A firing makes a job that the next plan starts, so a few plans are enough.
 const MOST_LOOKS: usize = 10;
 
-/// Decides and records everything that is due now.
+/// Plans and records everything that is due now.
 pub async fn tick(
     store: &Store,
     roster: &Roster,
@@ -83,7 +83,7 @@ pub async fn tick(
         let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
         let mut changed = false;
         for action in plan.actions {
-            // One row that cannot be written must not keep the rest of the fleet waiting.
+            // A row that cannot be written must not delay the rest of the fleet.
             match act(store, roster, action, now, &mut tick, at_once.as_mut()).await {
                 Ok(news) => changed |= news,
                 Err(error) => {
@@ -101,7 +101,7 @@ pub async fn tick(
     Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
-/// Says whether the world changed, so that another look is due.
+/// Executes an action, and returns whether the state changed, so that another plan is needed.
 async fn act(
     store: &Store,
     roster: &Roster,
@@ -179,7 +179,7 @@ async fn act(
                         expect();
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
-                    // What the clock fires has no work item yet, and no chat.
+                    // A firing by the clock has no work item yet, and no chat.
                     let (max_concurrent, session_key) =
                         (agent.max_concurrent, agent.session_key(None, None, false));
                     let limits = SpendLimits::of(roster, agent, now);
@@ -200,7 +200,7 @@ async fn act(
     }
 }
 
-/// What the ledger says about a firing that was missed and runs all the same.
+/// Returns the note of a firing that was missed and runs all the same.
 fn made_up_by(misfire: Misfire) -> String {
     let policy = misfire.as_str();
     format!(
@@ -208,8 +208,8 @@ fn made_up_by(misfire: Misfire) -> String {
     )
 }
 
-/// The policy of the job's schedule, or of its agent, and whether what ran it is one that would have told only in the end
-/// what it used. One that is gone from the config is not tried again.
+/// Returns the retry policy of the job's schedule or agent, and whether the runtime reports its usage only at the end.
+/// A job of an agent that was removed from the config is not tried again.
 async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };

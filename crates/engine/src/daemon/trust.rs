@@ -1,4 +1,4 @@
-//! Whether those are trusted whose words a firing or an item brings.
+//! Decides whether the authors of the text of a firing or an item are trusted.
 
 use anyhow::Context;
 use cowhand_core::shape;
@@ -10,15 +10,15 @@ use crate::trigger::GithubAccess;
 use cowhand_work::For;
 use cowhand_work::github::Place;
 
-/// Where questions about people are asked.
+/// The interface of GitHub at which the permissions of people are requested.
 enum Desk {
     Rest(Place),
-    /// By a program of GitHub's own.
+    /// GitHub's own program, `gh`.
     Gh(GithubAccess),
 }
 
 impl Errand<'_> {
-    /// Of what the firing itself brings.
+    /// Judges the text that the firing itself contains.
     pub(super) async fn judge_firing(&self, order: &Order<'_>) -> anyhow::Result<Verdict> {
         let trusts = order.agent.trusts(Some(order.schedule));
         if let Some(why) = &order.occasion().confined {
@@ -39,7 +39,7 @@ impl Errand<'_> {
         Ok(judge(trusts, &words))
     }
 
-    /// Of an item; those in a folder here are the owner's own.
+    /// Judges the text of an item. Items in a local folder are the owner's own.
     pub(super) async fn judge_item(&self, order: &Order<'_>, item: &WorkItem) -> anyhow::Result<Verdict> {
         let trusts = order.agent.trusts(Some(order.schedule));
         let place = match For::schedule(order.agent, order.schedule).config() {
@@ -56,7 +56,8 @@ impl Errand<'_> {
         Ok(judge(trusts, &words))
     }
 
-    /// What cannot be found out now is asked again later: nobody is trusted or refused for a network that is away.
+    /// Requests the missing facts. An error is returned and the request repeated later, so that nobody is trusted or
+    /// refused because of a network failure.
     async fn answer(&self, words: &mut Words, trusts: &[&Trust], desk: Option<Desk>) -> anyhow::Result<()> {
         let Some(desk) = desk else { return Ok(()) };
         let sources = &self.engine.loaded().sources;
@@ -77,7 +78,7 @@ impl Errand<'_> {
                     words.head =
                         head.with_context(|| format!("where pull request {pull} comes from, for `trust`"))?;
                 }
-                // Its lists say where a pull request comes from.
+                // The lists of `gh` contain the origin of a pull request.
                 (Question::Head(_), Desk::Gh(_)) => words.head = Head::Unknown,
             }
         }
@@ -85,7 +86,7 @@ impl Errand<'_> {
     }
 }
 
-/// The webhook says which repository, and `trust` as whom to ask.
+/// Returns the place of a webhook's repository: the webhook names the repository, `trust` the API and the credentials.
 fn of_webhook(repo: String, trusts: &[&Trust]) -> Place {
     let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
     let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Output that could not be written where it belongs: a view must not hold up a job. It is kept with the attempt, and
-//! written once that is possible, at the latest by a later daemon.
+//! Output that could not be written to the job's file. It must not block the job, so it is kept in the attempt's folder
+//! and written as soon as possible, at the latest by a later daemon.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,11 +20,11 @@ use cowhand_run::supervision::Standing;
 use cowhand_run::tail::{Files, Tail};
 use cowhand_system::remove::{absent_is_ok, is_gone};
 
-/// What was read of an attempt while its job's output could not be written. It is there as long as that is so.
+/// File with the messages that were read while the job's output could not be written. It exists as long as that is so.
 const UNWRITTEN: &str = "unwritten.jsonl";
 const INDEX: &str = "unwritten.index";
 
-/// Where the output of an attempt comes from, and where it belongs.
+/// Returns the files of an attempt's output, with the job's own JSONL as the target.
 pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> Files {
     Files {
         stdout: attempt.stdout(),
@@ -36,7 +36,7 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> File
     }
 }
 
-/// The same, written into the attempt's own folder.
+/// Returns the files of an attempt's output, with a JSONL in the attempt's own folder as the target.
 pub(super) fn files_aside(attempt: &Attempt) -> Files {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
     let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
@@ -47,13 +47,13 @@ fn run_blocking(attempt: &Attempt) -> PathBuf {
     attempt.folder().join(UNWRITTEN)
 }
 
-/// Whether the raw output of an attempt is all that there is of what it said.
+/// Returns whether the raw output of an attempt is not yet in the job's JSONL.
 pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
     run_blocking(attempt).exists()
 }
 
 impl AttemptTask {
-    /// Tries once more to write the output of an attempt that has ended where it belongs.
+    /// Tries again to write the output of an ended attempt to the job's JSONL.
     pub(super) async fn write_up(&self, rules: &Rules) {
         let (attempt, state, redactor) =
             (self.attempt(), self.engine.home.state.clone(), rules.redactor.clone());
@@ -86,8 +86,8 @@ fn write_up(
     Ok(())
 }
 
-/// Writes the output that an earlier daemon could not write. An attempt that another one followed is left as it is, since
-/// its output has to stand before that of the other.
+/// Writes the output that an earlier daemon could not write. If the job had a later attempt, nothing is written,
+/// because the output of this one would have to come before it.
 pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
     if !is_gone(Attempt::new(state.path(), &job, number + 1).folder()) {

@@ -1,4 +1,4 @@
-//! The clocks of the machine: since when a daemon watches them, and what happened to them meanwhile.
+//! The clocks of the machine: the periods in which a daemon watched them, their steps, and suspensions.
 
 use cowhand_core::uptime::{Reading, Uptime};
 use jiff::SignedDuration;
@@ -9,7 +9,7 @@ use crate::error::FleetError;
 use cowhand_store::{Joined, Presence, Store};
 use cowhand_system::clock::Clock;
 
-/// Records the start of the daemon. What fell due since the oldest daemon of the fleet was started was not missed.
+/// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not missed.
 pub(super) async fn begin(
     store: &Store,
     node: &str,
@@ -30,7 +30,7 @@ pub(super) async fn begin(
 }
 
 impl Daemon {
-    /// Notices steps of the wall clock and suspensions of the machine, and tells of a step once.
+    /// Notices steps of the wall clock and suspensions of the machine, and records each step once.
     pub(super) async fn watch_clock(&mut self, reading: Reading) {
         let noticed = self.uptime.look(reading);
         let (store, node) = (&self.engine.store, self.engine.home.node.clone());
@@ -39,7 +39,7 @@ impl Daemon {
             if let Err(error) = store.clock_stepped(node.clone(), by, reading.now.wall).await {
                 warn!("cannot record the step of the clock: {error}");
             }
-            // What waits for a time may be due, or wait too long.
+            // After a step, waiting deliveries and hooks may be due, or may wait too long.
             self.engine.owed.notify_one();
             self.engine.hooks.notify_one();
         }
@@ -56,7 +56,7 @@ impl Daemon {
         self.stay_present().await;
     }
 
-    /// The database may have been restarted, or the connection to it lost.
+    /// Appears again if the database was restarted or the connection to it was lost.
     async fn stay_present(&mut self) {
         if self.presence.is_seen().await {
             return;

@@ -1,4 +1,4 @@
-//! Workspaces over time: made for a job, handed on with a session, kept or removed after the end.
+//! The life of workspaces: made for a job, passed on with a session, kept or removed after the end.
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
@@ -23,15 +23,15 @@ use cowhand_store::{KnownWorkspace, StoreError, WorkspaceState};
 use cowhand_system::beneath::Root;
 use cowhand_system::fault;
 
-/// Where an agent works.
+/// The directory in which an agent works.
 #[derive(Debug)]
 pub(super) struct Desk {
     pub(super) directory: PathBuf,
-    /// Nobody has set it up.
+    /// True if `setup` has not run in it.
     pub(super) fresh: bool,
 }
 
-/// The agent's own directory, or a workspace for the job, made now if it has none yet. The error is a sentence.
+/// Returns the agent's own directory, or the job's workspace, which is made if it does not exist. The error is a sentence.
 pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Result<Desk, String> {
     let rules = agent.isolation();
     if rules.kind == IsolationKind::Shared {
@@ -49,7 +49,7 @@ pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Resu
         let whole = known.state != WorkspaceState::Making;
         match workspace::desk(&known.workspace, &ground.below) {
             Ok(directory) if whole => return Ok(Desk { directory, fresh: true }),
-            // Half made, or taken away by its agent.
+            // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
                 apart(move || workspace::remove(&known.workspace, &folder)).await?;
@@ -76,7 +76,7 @@ pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Resu
     make(engine, workspace, below, folder).await
 }
 
-/// Its name, and another for a later attempt: an earlier one may have left commits on the first.
+/// Returns the branch name, and another one for a later attempt, because an earlier one may have left commits on the first.
 fn branches(name: &str, attempt: u32) -> Vec<String> {
     let later = (attempt > 1).then(|| format!("{name}-{attempt}"));
     [name.to_owned()].into_iter().chain(later).collect()
@@ -93,14 +93,14 @@ async fn make(
     store.note_workspace(workspace.clone(), now).await.map_err(unwritten)?;
     fault::place("workspace-noted");
     let whole = workspace.clone();
-    // git reads the records of all worktrees when it makes or removes one, and stumbles over one that is half written.
+    // git reads the records of all worktrees when it makes or removes one, and fails if one of them is incomplete.
     let alone = match workspace.kind {
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
         IsolationKind::Clone | IsolationKind::Shared => None,
     };
     let made = apart(move || {
         workspace::make(&workspace, &below).inspect_err(|_| {
-            // What is left of it, the next sweep removes.
+            // The next sweep removes what is left.
             let _ = workspace::remove(&workspace, &folder);
         })
     });
@@ -110,7 +110,7 @@ async fn make(
     Ok(Desk { directory, fresh: true })
 }
 
-/// Hands the workspace that this directory is in on to the job, if nobody else is in it. The inner error is a sentence.
+/// Passes the workspace of this directory on to the job, if no other job uses it. The inner error is a sentence.
 pub(super) async fn take(
     engine: &Arc<Engine>,
     directory: &Path,
@@ -131,7 +131,7 @@ pub(super) async fn take(
     })
 }
 
-/// What the job changed, beside its output. No diff is no reason to hold a job up.
+/// Stores the job's diff beside its output. A failure is only logged and does not delay the job.
 pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Redactor) {
     let known = match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(known)) => known.workspace,
@@ -145,7 +145,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     let (state, redactor) = (engine.home.state.clone(), redactor.clone());
     let kept = apart(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
-        // An empty diff would say that nothing was changed.
+        // An empty diff would mean that nothing was changed.
         let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
             warn!(job = %known.job, "its diff cannot be made: {why}");
             format!("# cowhand: no diff could be made: {}\n", why.replace('\n', " ")).into_bytes()
@@ -159,7 +159,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
     fault::place("diffed");
 }
 
-/// After a job's attempt: if the job is over, so is its workspace, or it is kept as its agent says.
+/// Removes or keeps the workspace after an attempt, as the agent's `cleanup` says, if the job has ended.
 pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     match engine.store.workspace_of(engine.home.node.clone(), job.clone()).await {
         Ok(Some(known)) if !known.is_live() => settle(engine, &known, true).await,
@@ -168,8 +168,8 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
     }
 }
 
-/// Everything on this machine that no job needs any more: what a crash left, what was kept for long enough or is too
-/// much, and branches whose commits are elsewhere by now.
+/// Removes what no job on this machine needs any more: remains of a crash, workspaces that were kept long enough or
+/// exceed the limit, and branches with commits that exist elsewhere by now.
 pub(super) async fn sweep(engine: Arc<Engine>) {
     let known = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(known) => known,
@@ -196,9 +196,9 @@ pub(super) async fn sweep(engine: Arc<Engine>) {
     }
 }
 
-/// The newest that fit stay.
+/// Keeps the newest workspaces that fit into `max_kept`, and removes the others.
 async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace>) {
-    // Whoever of the agent may keep most: its workspaces are counted together.
+    // The largest limit of the agent and its schedules applies, because their workspaces are counted together.
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(agent);
     let most = agent.into_iter().flat_map(Agent::isolations).map(|rules| rules.max_kept()).max();
@@ -218,11 +218,11 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace
     }
 }
 
-/// What becomes of the workspace of a job that is over. `for_session`: one that may go on is waited for.
+/// Keeps or removes the workspace of an ended job. With `for_session`, it is kept while its session may continue.
 async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool) {
     let Some(status) = known.job_status else { return remove(engine, known).await };
     let roster = Arc::clone(&engine.loaded().roster);
-    // Of an agent that has left the fleet, what failed is kept.
+    // For an agent that was removed from the config, the workspaces of failed jobs are kept.
     let agent = roster.agent(&known.workspace.agent);
     let job = match engine.store.job(known.workspace.job.clone()).await {
         Ok(job) => job,
@@ -250,7 +250,7 @@ async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool)
     }
 }
 
-/// How long the job's session may go on, which needs the directory it belongs to.
+/// Returns until when the job's session may continue, for which it needs its directory.
 fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
     if agent.session_policy() == SessionPolicy::Fresh {
         return None;
@@ -263,7 +263,7 @@ fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
 async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
     let _alone = engine.workspaces.lock().await;
     let workspace = known.workspace.clone();
-    // Somebody may have taken it up meanwhile.
+    // Another job may have taken it meanwhile.
     match engine.store.workspace_of(workspace.node.clone(), workspace.job.clone()).await {
         Ok(Some(now)) if now.workspace.path == workspace.path && !now.is_live() => {}
         _ => return,
@@ -305,7 +305,7 @@ async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     }
 }
 
-/// Where all workspaces are, without links in its path: git tells paths like that.
+/// Returns the folder of all workspaces, without links in its path, because git prints such paths.
 fn folder(engine: &Engine) -> Result<PathBuf, String> {
     let folder = engine.home.state.workspaces();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
@@ -313,7 +313,7 @@ fn folder(engine: &Engine) -> Result<PathBuf, String> {
         .map_err(|error| format!("cannot use {}: {error}", folder.display()))
 }
 
-/// On a thread of its own: git takes its time.
+/// Runs a function on a blocking thread, because git can be slow.
 async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {

@@ -1,4 +1,4 @@
-//! Which program each agent is, in which version, and whether it can start here.
+//! Checks the program of each agent: its path, its version, and whether it can start here.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,14 +13,14 @@ use super::Finding;
 use cowhand_run::acp::{self, Introduction};
 use cowhand_run::runtime::plan::{Description, description};
 
-/// Some of them take a second to say who they are, and more on a busy machine.
+/// Time limit for the version of a program. Some take a second, and more on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a program says about its version, or why it does not.
+/// The version text of a program, or why it is not known.
 type Told = Result<String, String>;
 
 pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
-    // Many agents are one program.
+    // Many agents use the same program.
     let mut asked = HashMap::new();
     let mut findings = Vec::new();
     for agent in &roster.agents {
@@ -65,7 +65,7 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Fin
     }
 }
 
-/// Where its program is.
+/// Returns the path of the agent's program.
 pub(super) fn path(agent: &Agent) -> Result<PathBuf, String> {
     located(agent, &program(agent)?)
 }
@@ -85,7 +85,7 @@ fn located(agent: &Agent, program: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| unusable(program, &agent.directory))
 }
 
-/// Says why a program cannot be started.
+/// Explains why a program cannot be started.
 fn unusable(program: &str, directory: &Path) -> String {
     if !program.contains('/') {
         return format!("{program} was not found on PATH; install it, or give its whole path in the config");
@@ -103,7 +103,7 @@ fn unusable(program: &str, directory: &Path) -> String {
     }
 }
 
-/// Who an agent of `runtime: acp` says it is: its protocol has words for that.
+/// Returns the name and version of an agent of `runtime: acp`, requested over its protocol.
 async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String> {
     let mut command = Command::new(path);
     command
@@ -115,7 +115,7 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String
     acp::introduce(started, PATIENCE).await
 }
 
-/// What it says when it is asked for its version.
+/// Returns the output of `--version`.
 pub(super) async fn said_version<'a>(
     path: &Path,
     directory: &Path,
@@ -139,7 +139,7 @@ pub(super) async fn said_version<'a>(
     }
 }
 
-/// The version in figures, or the doubt about it.
+/// Returns the version number, or why it may not work.
 fn judge(about: &Description, told: Told) -> Result<String, String> {
     let said = told?;
     let Some(version) = figures(&said) else {
@@ -156,7 +156,7 @@ fn judge(about: &Description, told: Told) -> Result<String, String> {
     }
 }
 
-/// The first `1.2.3` in a text.
+/// Returns the first `1.2.3` in a text.
 pub(super) fn figures(text: &str) -> Option<[u32; 3]> {
     text.split(|letter: char| !letter.is_ascii_digit() && letter != '.').find_map(|word| {
         let parts: Vec<u32> = word.trim_matches('.').split('.').map_while(|part| part.parse().ok()).collect();
@@ -164,7 +164,7 @@ pub(super) fn figures(text: &str) -> Option<[u32; 3]> {
     })
 }
 
-/// Why it would not start, although it is there.
+/// Explains why the program would refuse to start.
 fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
     let bypass = agent.settings.permission_mode == Some(PermissionMode::BypassPermissions);
     let claude = runtime.name() == Runtime::Claude.name();
@@ -174,7 +174,7 @@ fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
     )
 }
 
-/// As a shell would find it.
+/// Finds a program as a shell would.
 pub(super) fn find(name: &str, directory: &Path, path: Option<&String>) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(directory.join(name)).filter(|path| runs(path));

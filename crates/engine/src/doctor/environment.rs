@@ -1,4 +1,4 @@
-//! Variables that programs often need and that an agent does not get.
+//! Checks for variables that programs often need and that an agent does not get.
 
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::SandboxKind;
@@ -6,7 +6,7 @@ use cowhand_core::sandbox::SandboxKind;
 use super::Finding;
 use cowhand_run::launch;
 
-/// Variables that the programs of many agents read: tokens, keys of providers, and where things are.
+/// Variables that many programs read: tokens, keys of providers, and paths.
 const WELL_KNOWN: [&str; 24] = [
     "GITHUB_TOKEN",
     "GH_TOKEN",
@@ -34,7 +34,7 @@ const WELL_KNOWN: [&str; 24] = [
     "XAI_API_KEY",
 ];
 
-/// Names the well-known variables that are set and that agents do not get. `is_set` answers for the daemon's environment.
+/// Names the well-known variables that are set and that agents do not get. `is_set` reads the daemon's environment.
 pub(super) fn look(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Finding> {
     let set: Vec<&str> = WELL_KNOWN.into_iter().filter(|name| is_set(name)).collect();
     let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether the `git` that workspaces are made with is here, and new enough.
+//! Checks that the `git` for workspaces exists and is new enough.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use cowhand_core::roster::Roster;
 use super::Finding;
 use super::agents::{figures, find, said_version};
 
-/// The first whose `worktree list` knows `-z`; all else that is asked of it is older.
+/// First version with `worktree list -z`; everything else that is used is older.
 const OLDEST: [u32; 3] = [2, 36, 0];
 
-/// Nothing if no job has a workspace of its own.
+/// Checks `git`; returns `None` if no job has its own workspace.
 pub(super) async fn look(roster: &Roster) -> Option<Finding> {
     let mut users = roster.agents.iter().filter(|agent| agent.isolations().next().is_some());
     let user = users.next()?;
@@ -30,7 +30,7 @@ pub(super) async fn look(roster: &Roster) -> Option<Finding> {
     Some(Finding { warning, ..Finding::of("git", Ok(format!("{} at {}", detail, path.display()))) })
 }
 
-/// What is found, and whether there is a doubt about it.
+/// Describes the version, and returns whether it may not work.
 fn judge(said: Result<String, String>) -> (String, bool) {
     let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match said.map(|said| (figures(&said), said)) {

@@ -1,4 +1,4 @@
-//! Whether hooks have what they need, before a job has ended and nobody hears of it.
+//! Checks that hooks have what they need, before one fails after a job.
 
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::shape::{Hook, HookAction};
@@ -9,7 +9,7 @@ use crate::hook::SLACK_TOKEN;
 use cowhand_run::address;
 use cowhand_work::Sources;
 
-/// Only what is wrong: a fleet may have many hooks.
+/// Returns only problems, because a fleet may have many hooks.
 pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     let is_set = |name: &str| sources.setting().variable(name).is_some();
     let of_agent = |agent: &Agent| {
@@ -32,7 +32,7 @@ pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     roster.agents.iter().flat_map(of_agent).collect()
 }
 
-/// Why it would fail each time.
+/// Explains why a hook would always fail.
 fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
     let (variable, url) = match &hook.action {
         HookAction::Shell { .. } => return None,

@@ -1,4 +1,4 @@
-//! Whether agents can start here, and what they need answers: examined in the process that starts them.
+//! Checks that agents can start and that their work sources answer, in the process that starts the agents.
 
 mod agents;
 mod environment;
@@ -25,15 +25,15 @@ use crate::state::StateFolder;
 use crate::tls::Certificate;
 use cowhand_work::{self as work, Sources, Verdict, WorkSourceError};
 
-/// A source may be far away.
+/// Time limit for the answer of a work source.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub what: String,
     pub ok: bool,
-    /// It works, but should not stay like this.
+    /// True if it works but should be changed.
     pub warning: bool,
     pub detail: String,
 }
@@ -46,19 +46,19 @@ impl Finding {
     }
 }
 
-/// What is examined.
+/// The input of the checks.
 #[derive(Debug, Clone)]
 pub struct Subject {
     pub roster: Arc<Roster>,
     pub state: StateFolder,
-    /// Of the `.env`.
+    /// Variables of the `.env`.
     pub variables: HashMap<String, String>,
     /// The files of the config.
     pub files: Vec<PathBuf>,
     pub sources: Arc<Sources>,
 }
 
-/// Examines agents and sources with the environment of this process.
+/// Checks agents and sources with the environment of this process.
 pub async fn examine(subject: Subject) -> Vec<Finding> {
     let Subject { roster, sources, .. } = &subject;
     let mut findings = agents::look(roster).await;
@@ -97,7 +97,7 @@ fn certificate(files: &Tls) -> Finding {
     }
 }
 
-/// Whether their secrets are there.
+/// Checks that the secrets of webhooks are set.
 fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
     all.filter_map(|(agent, schedule)| {
@@ -129,7 +129,7 @@ fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     .collect()
 }
 
-/// Warns of a queue that nothing looks into.
+/// Warns of a queue from which no schedule takes items.
 fn untaken(sources: &Sources, roster: &Roster, queue: &queues::Queue) -> Option<Finding> {
     let detail = "no schedule takes its items; add one, for example `poll: {type: interval, interval: 5m}`";
     let is_taken = !queues::takers(sources, roster, &queue.name).is_empty();
@@ -137,7 +137,7 @@ fn untaken(sources: &Sources, roster: &Roster, queue: &queues::Queue) -> Option<
     (!is_taken).then(|| Finding { warning: true, ..Finding::of(what, Ok(detail.to_owned())) })
 }
 
-/// Whether work can be taken from where the config says.
+/// Checks that the configured work sources can be used.
 async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (agent, config) in queues::named(roster) {

@@ -1,5 +1,5 @@
-//! What can hold an agent on this machine. Who asks for what is not there is not started, so that is a failure; what
-//! nobody asks for is only told.
+//! Checks which sandboxes this machine supports. A missing sandbox that an agent needs is a failure, because the agent
+//! is not started; other missing ones are only listed.
 
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::{Asked, Container, SandboxKind};

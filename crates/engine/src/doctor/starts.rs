@@ -1,4 +1,4 @@
-//! Whether agents could start here as their sandboxes ask for it: what a start looks at before the agent runs.
+//! Checks that agents could start in their sandboxes, with the checks that a start makes before the agent runs.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use cowhand_run::runtime::Session;
 use cowhand_run::runtime::plan::{Description, description};
 use cowhand_run::sandbox::{Setting, ability, enclose, try_out};
 
-/// What all starts have in common.
+/// The values that all starts share.
 struct Machine<'a> {
     state: &'a StateFolder,
     variables: &'a HashMap<String, String>,
     files: &'a [PathBuf],
     program: PathBuf,
-    /// For what a start makes; it goes when we do.
+    /// Folder for files that a start makes; removed afterwards.
     folder: TempDir,
 }
 
-/// Only what is wrong, each sentence of an agent once.
+/// Returns only problems, each message of an agent once.
 pub(super) fn look(
     roster: &Roster,
     state: &StateFolder,
@@ -43,7 +43,7 @@ pub(super) fn look(
         Err(error) => return vec![Finding::of("starts", Err(format!("they cannot be tried: {error}")))],
     };
     let machine = Machine { state, variables, files, program, folder };
-    // A program that is not there was told already.
+    // A missing program has been reported already.
     let there = roster.agents.iter().filter(|agent| agents::path(agent).is_ok());
     there.flat_map(|agent| machine.findings(agent)).collect()
 }
@@ -66,12 +66,12 @@ impl Machine<'_> {
         findings
     }
 
-    /// The error is what a job would fail with.
+    /// Tries a start. The error is the one with which a job would fail.
     fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), String> {
         let name = schedule.map(|schedule| &schedule.name);
         let asked = agent.sandbox(name, confined);
         if asked.kind == SandboxKind::None || ability::refusal(asked.kind).is_some() {
-            // What this machine cannot do at all is told of the machine.
+            // A sandbox that this machine does not support is reported once for the machine.
             return Ok(());
         }
         let (private, stead) = (self.folder.path().join("private"), self.folder.path().join("stead"));
@@ -83,7 +83,7 @@ impl Machine<'_> {
         let mut argv = launch.start.by(&self.program).argv;
         let desk = self.desk(agent, isolated, &mut argv)?;
         let about = description(agent.program());
-        // Trying a start makes no folder in anybody's home.
+        // The check must not create a folder in anybody's home.
         let homes = if confined { about.homes } else { &[] };
         let about = Description { homes, ..*about };
         let client = agent.settings.runtime == Some(cowhand_core::shape::Runtime::Acp);
@@ -114,7 +114,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Where it would work. A workspace of its own is an empty one here, in which its program would be, too.
+    /// Returns the working directory. A workspace is an empty folder here, and the program is taken from the agent's directory.
     fn desk(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, String> {
         if !isolated {
             return Ok(agent.directory.clone());
@@ -129,7 +129,7 @@ impl Machine<'_> {
     }
 }
 
-/// Only its environment is made of it.
+/// Builds a job, of which only the environment is used.
 fn job(agent: &Agent, schedule: Option<&ScheduleName>) -> Job {
     let new = NewJob {
         agent: agent.name.clone(),

@@ -1,4 +1,4 @@
-//! Whether somebody can be asked what people may do, where `trust` goes by that.
+//! Checks that the permissions of people can be requested, if `trust` needs them.
 
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::TriggerConfig;
@@ -8,7 +8,7 @@ use crate::trigger::GithubAccess;
 use cowhand_work::Sources;
 use cowhand_work::github::Place;
 
-/// Only what is wrong. Work sources are asked themselves.
+/// Returns only problems. Work sources are checked separately.
 pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
     all.filter_map(|(agent, schedule)| {
@@ -22,7 +22,7 @@ pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
     .collect()
 }
 
-/// Where permissions are asked for, by whom; none if nobody asks, or a program of GitHub's own does.
+/// Returns the place and credentials for requests of permissions; `None` if there are no requests, or `gh` makes them.
 fn asked(agent: &Agent, schedule: &Schedule) -> Option<Place> {
     let trusts = agent.trusts(Some(schedule));
     if trusts.iter().all(|trust| trust.min_permission.is_none()) {
@@ -36,7 +36,7 @@ fn asked(agent: &Agent, schedule: &Schedule) -> Option<Place> {
         (None, TriggerConfig::Webhook { .. }) => {
             let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
             let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
-            // Deliveries say which; what it takes to ask is the same for all.
+            // A delivery names the repository; the credentials are the same for all.
             Some(Place { repo: "owner/name".to_owned(), api_url, auth })
         }
         (None, _) => None,
@@ -80,7 +80,7 @@ mod tests {
                 r#"{"allow_authors":["ann"],"auth":{"token_env":"DOCTOR_UNSET"}}"#.to_owned(),
                 false,
             ),
-            // A trigger that asks GitHub asks it as itself.
+            // A GitHub trigger uses its own credentials.
             (issues("DOCTOR_UNSET"), by("DOCTOR_SET"), true),
             (issues("DOCTOR_SET"), by("DOCTOR_UNSET"), false),
             (r#"{"type":"manual"}"#.to_owned(), by("DOCTOR_UNSET"), false),

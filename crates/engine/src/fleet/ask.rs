@@ -1,4 +1,4 @@
-//! What agents ask while they run: decided by the rules, or by a person.
+//! Asks of running agents, decided by the permission rules or by a person.
 
 use std::sync::Arc;
 
@@ -19,34 +19,34 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{AskAnswered, AskMade};
 use cowhand_system::digest::sha256;
 
-/// What an agent hears at once.
+/// The immediate answer to an agent's ask.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
     Allowed,
     Denied {
         message: String,
     },
-    /// A person has to answer, or has already.
+    /// A person has to answer, or has answered already.
     Asked(Ask),
 }
 
-/// As Claude Code calls the tools of our own server, whose name no other can have beside it.
+/// Prefix under which Claude Code knows the tools of cowhand's own MCP server. No other server can have this name.
 const OWN_TOOLS: &str = "mcp__cowhand__";
 
-/// Nobody reads more than this before saying yes.
+/// Largest ask in bytes; no person reads more before an approval.
 const LONGEST: usize = 256 << 10;
 
-/// No tool is called by a longer name than this, unless somebody wants to fill our tables.
+/// Longest stored name of a tool. Real names are shorter; a longer one could only fill the tables.
 const LONGEST_NAME: usize = 200;
 
 impl Fleet {
-    /// Returns the job whose running attempt has this token.
+    /// Returns the job of a token, if its attempt runs.
     pub async fn job_of_token(&self, token: &str) -> Result<Option<JobId>, FleetError> {
         Ok(job_token::job_of(&self.engine.home.job_key, self.store(), token).await?)
     }
 
-    /// An attempt of a job wants something. `key` is its own name for it: whoever wants the same by the same name has
-    /// only lost the connection. A yes is never for something else.
+    /// Decides an ask of an attempt. `key` is the attempt's own id for it: the same question with the same key is a
+    /// repetition after a lost connection. An approval never applies to a different question.
     pub async fn ask(
         &self,
         job: &JobId,
@@ -85,7 +85,7 @@ impl Fleet {
         }
     }
 
-    /// Written down, so that somebody can see what it tried.
+    /// Denies the use of a tool and records it, so that a person can see what the agent tried.
     async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
         let tool = cut(&self.redactor_of(job).hide(tool), 0, LONGEST_NAME);
@@ -95,32 +95,32 @@ impl Fleet {
         Ok(Heard::Denied { message })
     }
 
-    /// What hides the secrets of the fleet.
+    /// Returns the redactor for the secrets of the fleet.
     pub fn redactor(&self) -> Arc<Redactor> {
         redactor(&self.engine.loaded())
     }
 
-    /// Over what a job's agent says to us.
+    /// Returns the redactor for text from a job's agent, which also masks the job token.
     pub fn redactor_of(&self, job: &Job) -> Redactor {
         let loaded = self.engine.loaded();
         let token = self.engine.home.job_key.token(job.id(), job.attempts());
         redactor_over(&loaded, loaded.roster.agent(job.agent())).and([token])
     }
 
-    /// What the config says now, as far as it knows the job's agent and schedule.
+    /// Applies the permission rules of the current config, as far as it has the job's agent and schedule.
     fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> Verdict {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
         let holding = agent.holding(job);
         let of_schedule = holding.schedule().and_then(|schedule| schedule.permissions.as_ref());
         let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
-        // Its schedule may have forbidden what the agent's rules allow.
+        // The removed schedule may have denied what the agent's rules allow.
         let verdict = if matches!(holding, Holding::Gone(_)) { verdict.max(Verdict::Ask) } else { verdict };
-        // Nobody is asked whether an agent may ask.
+        // Cowhand's own tools need no approval, because the agent asks with them.
         if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
     }
 
-    /// As it is now, or as soon as it is answered, whichever comes first.
+    /// Waits until the ask is no longer open, at most for `patience`, and returns it.
     pub async fn wait_for_ask(&self, id: &AskId, patience: SignedDuration) -> Result<Ask, FleetError> {
         let until = tokio::time::Instant::now() + patience.unsigned_abs();
         loop {
@@ -147,7 +147,7 @@ impl Fleet {
         self.store().ask(id.clone()).await?.ok_or_else(|| FleetError::NoAsk(id.clone()))
     }
 
-    /// Those that wait for somebody, the oldest first.
+    /// Returns the open asks, the oldest first.
     pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, FleetError> {
         self.store().expire_asks(self.engine.clock.now()).await?;
         Ok(self.store().open_asks(limit).await?)

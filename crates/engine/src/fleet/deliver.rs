@@ -1,4 +1,4 @@
-//! What comes from outside for a schedule: webhooks and chat messages, each once.
+//! Deliveries from outside for a schedule: webhooks and chat messages, each accepted once.
 
 use cowhand_core::delivery::{Delivery, Reception};
 use cowhand_core::id::{AgentName, ScheduleName};
@@ -11,22 +11,22 @@ use super::{Fleet, FleetError};
 use crate::trigger::dispatch::Dispatch;
 use cowhand_store::{Decision, Fired, Firing};
 
-/// What became of a delivery. Whatever it is, it is on disk.
+/// Result of a delivery. Except for a ping, the delivery is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Delivered {
     New(Job),
-    /// It is asked first what there is to do.
+    /// The firing has to be prepared first.
     Preparing,
-    /// It was decided about before.
+    /// An earlier delivery had the same key.
     Duplicate,
-    /// The schedule does not want it; its ledger says so.
+    /// The schedule rejected it; the ledger has a row for it.
     Filtered,
-    /// The sender only wanted to know whether anybody is there.
+    /// The sender only tests the connection.
     Ping,
 }
 
 impl Delivered {
-    /// Something happened outside that was not known before.
+    /// Returns whether something happened outside that was not known before.
     pub const fn is_news(&self) -> bool {
         match self {
             Self::New(_) | Self::Preparing | Self::Filtered => true,
@@ -36,7 +36,7 @@ impl Delivered {
 }
 
 impl Fleet {
-    /// Whoever calls this has made sure that the delivery is genuine.
+    /// Accepts a delivery. The caller must have verified that it is genuine.
     pub async fn deliver(
         &self,
         agent: &AgentName,
@@ -89,7 +89,7 @@ impl Fleet {
         })
     }
 
-    /// What has paused itself takes deliveries all the same: they wait for the end of the pause.
+    /// Returns whether the schedule accepts deliveries. A paused one does: they wait for the end of the pause.
     async fn is_on(&self, schedule: &Schedule) -> Result<bool, FleetError> {
         let record = self.store().schedule(schedule.id).await?;
         Ok(schedule.enabled

@@ -1,4 +1,4 @@
-//! What happens in the fleet, for whoever wants to know: from the store, so that nobody who is slow misses anything.
+//! Subscriptions to the events of the fleet. They read the store, so that a slow reader misses nothing.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::{Fleet, FleetError};
 use cowhand_store::Store;
 
-/// Everything from one place in the log on, each once and in order.
+/// All events after a position in the log, each once and in order.
 #[derive(Debug)]
 pub struct Subscription {
     store: Store,
@@ -17,17 +17,17 @@ pub struct Subscription {
     page: VecDeque<Event>,
 }
 
-/// Events read together.
+/// Number of events that are read at once.
 const PAGE: u32 = 100;
 
 impl Fleet {
-    /// What happens from now on.
+    /// Subscribes to the events from now on.
     pub async fn subscribe(&self) -> Result<Subscription, FleetError> {
         let last = self.store().last_event().await?;
         Ok(self.subscribe_after(last))
     }
 
-    /// What happened after `seq`, and then what happens.
+    /// Subscribes to the events after `seq`, past and future.
     pub fn subscribe_after(&self, seq: i64) -> Subscription {
         let (store, ended) = (self.store().clone(), self.ended.clone());
         Subscription { store, ended, after: seq, page: VecDeque::new() }
@@ -35,14 +35,15 @@ impl Fleet {
 }
 
 impl Subscription {
-    /// The next event; none once the fleet has ended. May be dropped while it waits: the next call goes on there.
+    /// Returns the next event, or `None` once the fleet has ended. The future can be dropped while it waits; the next
+    /// call continues at the same event.
     pub async fn next(&mut self) -> Result<Option<Event>, FleetError> {
         loop {
             if let Some(event) = self.page.pop_front() {
                 self.after = event.seq;
                 return Ok(Some(event));
             }
-            // First whether it has ended, then what happened: so nothing that happened before is missed.
+            // Check for the end before reading, so that events before the end are not missed.
             let ended = *self.ended.borrow() || self.ended.has_changed().is_err();
             let events = self.store.events_after(self.after, PAGE).await?;
             self.page = self.store.with_jobs(events).await?.into();
@@ -52,7 +53,7 @@ impl Subscription {
                 }
                 tokio::select! {
                     () = self.store.changed(self.after) => {}
-                    // Also if nobody is left to say that it has.
+                    // An error means that the fleet's task has dropped the sender, which also ends the wait.
                     _ = self.ended.changed() => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! Names by which somebody asks for part of a list: one that never was is a mistake, and not an empty list.
+//! Checks of the names in filters: a name that never existed is an error, not an empty list.
 
 use cowhand_core::config::suggest::closest;
 use cowhand_core::id::{AgentName, ScheduleName};
@@ -7,7 +7,7 @@ use cowhand_core::roster::Roster;
 use super::FleetError;
 use cowhand_store::{JobFilter, Store, StoreError};
 
-/// An agent that left the fleet is known as long as it has jobs.
+/// Returns an error if the agent is unknown. An agent that was removed from the config is known as long as it has jobs.
 pub async fn known_agent(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
     let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
     if roster.agent(agent).is_none() && !has_jobs(store, filter).await? {
@@ -16,7 +16,7 @@ pub async fn known_agent(store: &Store, roster: &Roster, agent: &AgentName) -> R
     Ok(())
 }
 
-/// Says of an agent that is not in the config whether it left it or never was there.
+/// Returns the error for an agent that is not in the config: it was removed, or it never existed.
 pub async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) -> FleetError {
     match known_agent(store, roster, agent).await {
         Ok(()) => FleetError::AgentLeft { agent: agent.clone() },
@@ -24,7 +24,8 @@ pub async fn missing_agent(store: &Store, roster: &Roster, agent: &AgentName) ->
     }
 }
 
-/// A schedule, of this agent or of any, that left the fleet is known as long as it has jobs.
+/// Returns an error if the schedule, of this agent or of any, is unknown. A schedule that was removed from the config
+/// is known as long as it has jobs.
 pub async fn known_schedule(
     store: &Store,
     roster: &Roster,

@@ -1,4 +1,4 @@
-//! A fleet that runs: the interface of the library, which the program itself uses. The crate `cowhand` has an example.
+//! A running fleet: the interface of the library, which the program itself uses. The crate `cowhand` has an example.
 
 mod ask;
 mod deliver;
@@ -60,32 +60,32 @@ pub use prune::{prune, remove_job};
 pub use ready::Unready;
 pub use trigger::{Changes, Trigger, Triggered};
 
-/// What a fleet is started with.
+/// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub agents: Agents,
     pub state: StateFolder,
     pub clock: Clock,
-    /// The `cowhand` program, which is the keeper of every attempt.
+    /// Path of the `cowhand` program, which is the keeper of each attempt.
     pub program: PathBuf,
-    /// Where work can come from: what is built in, and what this program adds.
+    /// Kinds of work sources: the built-in ones and those that the caller adds.
     pub work_sources: Registry,
-    /// Types of triggers that are not built in.
+    /// Trigger types that are not built in.
     pub triggers: Triggers,
-    /// Start without the state that herdctl left beside a `herdctl.yaml`.
+    /// If true, the state that herdctl left beside a `herdctl.yaml` is not imported.
     pub fresh: bool,
 }
 
-/// Who is in the fleet.
+/// The source of the agents of a fleet.
 #[derive(Debug, Clone)]
 pub enum Agents {
-    /// As the fleet's root file says, and whatever it says when it is read again.
+    /// Root file of the fleet, which can be read again.
     Config(PathBuf),
     Given(Roster),
 }
 
-/// A fleet that runs in this process. The state folder is its own until it has ended and is dropped; dropped before
-/// that, it leaves its agents to their keepers.
+/// A fleet that runs in this process. It holds the state folder until it has ended and is dropped. If it is dropped
+/// earlier, it leaves its agents to their keepers.
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
@@ -93,10 +93,10 @@ pub struct Fleet {
     config: Option<PathBuf>,
     course: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
-    /// The config was asked for again.
+    /// Signal of requested reloads of the config.
     reloads: watch::Sender<()>,
     config_refused_at: watch::Sender<Option<Timestamp>>,
-    /// Held from reading a config to taking it, so that nobody puts an older one in the place of a newer one.
+    /// Lock that is held from reading a config until it applies, so that an older config cannot replace a newer one.
     taking: Arc<Mutex<()>>,
     started_at: Moment,
     probed: ready::Probed,
@@ -110,21 +110,21 @@ pub enum FleetStatus {
     Stopped,
 }
 
-/// How a fleet stands, in numbers.
+/// The status of a fleet with its counters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetState {
     pub status: FleetStatus,
-    /// On the wall clock as it is set now.
+    /// Start of the fleet, on the wall clock as it is set now.
     pub started_at: Timestamp,
-    /// How often it was decided what is due.
+    /// Number of checks of what is due.
     pub check_count: u64,
-    /// How many jobs that led to, and how many were asked for.
+    /// Number of jobs that these checks have made, and of jobs that were requested.
     pub trigger_count: u64,
     pub last_check_at: Option<Timestamp>,
     pub running_jobs: usize,
 }
 
-/// What a config that was read again came to.
+/// The number of agents and schedules in a config that was read again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reloaded {
     pub agents: usize,
@@ -132,7 +132,7 @@ pub struct Reloaded {
 }
 
 impl Options {
-    /// A fleet as people have it: its state folder stands beside its root file.
+    /// Returns the usual options: the state folder is beside the root file.
     pub fn of(config: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let config = config.into();
         Self {
@@ -148,16 +148,16 @@ impl Options {
 }
 
 impl Fleet {
-    /// Takes the state folder, opens the store, takes up what runs already, and goes on from there.
+    /// Takes the state folder, opens the store, recovers running attempts and starts the daemon.
     pub async fn start(options: Options) -> Result<Self, FleetError> {
         let Options { agents, state, clock, program, work_sources, triggers, fresh } = options;
-        // Keepers work elsewhere.
+        // Keepers run in another working directory.
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
         let (config, base, contents) = match agents {
             Agents::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
-                // On this thread: what a blocking thread frees would stay with that thread's allocator.
+                // On this thread, because memory that a blocking thread frees would stay with that thread's allocator.
                 let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
@@ -197,37 +197,37 @@ impl Fleet {
         })
     }
 
-    /// For whatever this face has no word for. What is written here past it is seen at the next look only.
+    /// Returns the store, for operations that `Fleet` does not have. The daemon notices such writes only at its next look.
     pub fn store(&self) -> &Store {
         &self.engine.store
     }
 
-    /// Where everything is kept that is not in the store.
+    /// Returns the state folder.
     pub fn state_folder(&self) -> &StateFolder {
         &self.engine.home.state
     }
 
-    /// The time by which it plans.
+    /// Returns the clock by which the fleet plans.
     pub fn clock(&self) -> &Clock {
         &self.engine.clock
     }
 
-    /// Who we are to others that share the store.
+    /// Returns the id of this node among those that share the store.
     pub fn node(&self) -> &str {
         &self.engine.home.node
     }
 
-    /// Who is in the fleet now.
+    /// Returns the current roster.
     pub fn roster(&self) -> Arc<Roster> {
         Arc::clone(&self.engine.loaded().roster)
     }
 
-    /// The config as it runs, merged and with secrets masked; none if the agents came from no file.
+    /// Returns the config as it runs, merged and with masked secrets; `None` if the agents did not come from a file.
     pub fn config(&self) -> Option<Value> {
         self.engine.loaded().shown.clone()
     }
 
-    /// The last event before this fleet was started.
+    /// Returns the number of the last event before this fleet was started.
     pub fn first_event(&self) -> i64 {
         self.engine.home.first_event
     }
@@ -240,7 +240,7 @@ impl Fleet {
         Arc::clone(&self.engine.loaded().sources)
     }
 
-    /// What `doctor` examines in this process.
+    /// Returns the input of `doctor` for this process.
     pub fn doctor_subject(&self) -> Subject {
         let Loaded { roster, variables, sources, files, .. } = &*self.engine.loaded();
         Subject {
@@ -252,14 +252,13 @@ impl Fleet {
         }
     }
 
-    /// Whether it takes new work.
+    /// Returns whether the fleet accepts new work.
     pub fn is_running(&self) -> bool {
         self.status() == FleetStatus::Running
     }
 
-    /// Running, on its way to stop, or stopped.
     pub fn status(&self) -> FleetStatus {
-        // A loop that is gone without a word is as stopped as one that said so.
+        // A daemon task that ended without a signal has stopped, too.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
             FleetStatus::Stopped
         } else if *self.course.borrow() == Lifecycle::Running {
@@ -269,7 +268,6 @@ impl Fleet {
         }
     }
 
-    /// How it stands, in numbers.
     pub fn state(&self) -> FleetState {
         let counts = self.engine.counts();
         FleetState {
@@ -282,8 +280,8 @@ impl Fleet {
         }
     }
 
-    /// Other agents from now on. What runs goes on under the rules it has; a schedule that is no longer there fires no
-    /// more, and keeps its history in case it comes back.
+    /// Replaces the agents. Running attempts keep the rules they started with. A schedule that is no longer in the
+    /// roster does not fire, and keeps its history in case it comes back.
     pub async fn set_agents(&self, agents: Vec<Agent>) -> Result<(), FleetError> {
         let alone = Arc::clone(&self.taking).lock_owned().await;
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
@@ -291,14 +289,14 @@ impl Fleet {
         self.take(Contents { roster, variables, ..Contents::default() }, alone).await
     }
 
-    /// Reads the config again. A bad one is refused whole, and the old one stays.
+    /// Reads the config again. A config with errors is refused as a whole, and the old one stays.
     pub async fn reload(&self) -> Result<Reloaded, FleetError> {
         let Some(config) = &self.config else {
             return Err(FleetError::Config(
                 "this fleet was given its agents; there is no file to read".to_owned(),
             ));
         };
-        // Whatever the config is like: a certificate has nothing to do with that.
+        // Sent even if the config is refused, because the certificate does not depend on it.
         self.reloads.send_replace(());
         let alone = Arc::clone(&self.taking).lock_owned().await;
         let file = config.clone();
@@ -326,14 +324,14 @@ impl Fleet {
         let reloaded = Reloaded { agents: roster.agents.len(), schedules };
         self.take(contents, alone).await?;
         info!(agents = reloaded.agents, schedules, "config loaded again");
-        // What changed tells of itself; pages that show a refusal have to learn that it is over.
+        // Changes of schedules have their own events; this one also tells pages that an earlier refusal is over.
         if was_refused || audit::current().is_some() {
             self.note(Fact::FleetReloaded { agents: reloaded.agents, schedules }).await;
         }
         Ok(reloaded)
     }
 
-    /// Records a fact about the whole fleet. A store that cannot be written keeps nothing else from being done.
+    /// Records an event about the whole fleet. A failed write is only logged, so that it does not block the caller.
     async fn note(&self, fact: Fact) {
         let name = fact.type_name();
         if let Err(error) = self.store().note(fact, self.engine.clock.now()).await {
@@ -341,17 +339,17 @@ impl Fleet {
         }
     }
 
-    /// When the config on disk was refused, if it was when it was last read.
+    /// Returns when the config on disk was refused, if the last read refused it.
     pub fn config_refused_at(&self) -> Option<Timestamp> {
         *self.config_refused_at.borrow()
     }
 
-    /// For what is read anew with the config.
+    /// Returns a signal of reloads, for other files that are read again with the config.
     pub fn reloads(&self) -> watch::Receiver<()> {
         self.reloads.subscribe()
     }
 
-    /// In the store and here, or in neither, also if whoever asked for it goes away meanwhile.
+    /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
     async fn take(&self, contents: Contents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
         let (engine, loaded) = (Arc::clone(&self.engine), self.surroundings.loaded(contents));
         let taken = tokio::spawn(async move {
@@ -369,7 +367,7 @@ impl Fleet {
         missing_agent(self.store(), &self.roster(), agent).await
     }
 
-    /// Says that the agent is to begin anew, for the schedules that wait for that.
+    /// Records that the agent is to start over (`agent:cleared`), for the schedules that this event triggers.
     pub async fn clear(&self, agent: &AgentName) -> Result<(), FleetError> {
         let roster = self.roster();
         if roster.agent(agent).is_none() {
@@ -380,12 +378,12 @@ impl Fleet {
         Ok(())
     }
 
-    /// Something was written that may change the plan.
+    /// Wakes the daemon loop after a write that may change the plan.
     pub fn nudge(&self) {
         self.engine.nudge.notify_one();
     }
 
-    /// Asks for the end without waiting for it. Asked again, it hurries.
+    /// Requests the end without waiting for it. A repeated request speeds it up.
     pub fn begin_stop(&self, how: Stop) {
         self.course.send_if_modified(|course| {
             let after = course.after(how, Instant::now());
@@ -395,8 +393,8 @@ impl Fleet {
         });
     }
 
-    /// Until it has ended, or until jobs have used up the time they were given to finish: then the caller knows first,
-    /// and they are cancelled.
+    /// Stops the fleet and waits for its end. If jobs exceed the timeout of `Finish`, returns an error at once, and the
+    /// jobs are cancelled.
     pub async fn stop(&self, how: Stop) -> Result<(), FleetError> {
         self.begin_stop(how);
         let mut way = self.course.subscribe();
@@ -415,7 +413,7 @@ impl Fleet {
         }
     }
 
-    /// When everything has ended that was to end.
+    /// Waits until the fleet has ended.
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
         if self.engine.is_homeless() {
@@ -426,7 +424,7 @@ impl Fleet {
     }
 }
 
-/// What does not change while the fleet runs, and what its sources are made with.
+/// The values from which work sources are made; they do not change while the fleet runs.
 #[derive(Debug)]
 struct Surroundings {
     base: PathBuf,
@@ -435,7 +433,7 @@ struct Surroundings {
 }
 
 impl Surroundings {
-    /// With new sources: variables and folders may have changed.
+    /// Builds the loaded config with new work sources, because variables and folders may have changed.
     fn loaded(&self, contents: Contents) -> Loaded {
         let Contents { roster, variables, shown, files } = contents;
         let writable = sandbox::writable(&roster);
@@ -454,18 +452,18 @@ impl Drop for Fleet {
     }
 }
 
-/// Of where this process works now, which may change.
+/// Makes a path absolute, because the working directory of this process may change.
 fn absolute(path: &Path) -> Result<PathBuf, FleetError> {
     let place = path.display().to_string();
     std::path::absolute(path).map_err(|source| FleetError::State { place, source })
 }
 
-/// A name without a folder, which is looked for in `PATH`.
+/// Returns whether the program is a name without a folder, which is searched in `PATH`.
 fn is_bare(program: &Path) -> bool {
     program.components().count() == 1 && !program.has_root()
 }
 
-/// What the config's checks would have said.
+/// Checks that names of agents are unique, as the config loader does, for a roster that did not come from a file.
 fn checked(roster: Roster) -> Result<Roster, FleetError> {
     let mut names = std::collections::HashSet::new();
     match roster.agents.iter().find(|agent| !names.insert(&agent.name)) {

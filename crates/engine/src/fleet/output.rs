@@ -1,4 +1,4 @@
-//! What jobs say: live, for whoever listens, and what it came to in the end.
+//! The output of jobs: live, and their final result.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use tokio::sync::watch;
 use super::{Fleet, FleetError};
 use crate::output::{Listening, result};
 
-/// A message of a job. Job and line together are its place: whoever knows them can go on from there.
+/// A message of a job. Job and line together are a cursor from which reading can continue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Said {
     pub job: JobId,
     pub agent: AgentName,
-    /// Counted from 1 over all attempts of the job.
+    /// Line number, counted from 1 over all attempts of the job.
     pub line: u64,
     pub message: OutputMessage,
 }
 
-/// Everything that a job says from one line on, each once and in order.
+/// All messages of a job after a given line, each once and in order.
 #[derive(Debug)]
 pub struct Output {
     listening: Listening,
@@ -33,12 +33,12 @@ pub struct Output {
 }
 
 impl Fleet {
-    /// All that a job said, and then what it says until it has ended.
+    /// Returns all messages of a job, and new ones until it has ended.
     pub async fn output(&self, job: &JobId) -> Result<Output, FleetError> {
         self.output_after(job, 0).await
     }
 
-    /// As above, without the first lines.
+    /// Returns the same as [`Self::output`], without the first `line` lines.
     pub async fn output_after(&self, job: &JobId, line: u64) -> Result<Output, FleetError> {
         let agent = self.job(job).await?.agent().clone();
         let growth = Some(self.growth_of(job));
@@ -46,18 +46,18 @@ impl Fleet {
         Ok(Output { listening, ended: self.ended.clone(), agent, line, page: VecDeque::new() })
     }
 
-    /// Notifies when the job has said something.
+    /// Returns a signal of new output of the job.
     pub fn growth_of(&self, job: &JobId) -> watch::Receiver<()> {
         self.engine.growth.of(job)
     }
 
-    /// Notifies when any job has said something.
+    /// Returns a signal of new output of any job.
     pub fn output_growth(&self) -> watch::Receiver<()> {
         self.engine.growth.of_any()
     }
 
-    /// What a job came to in its own words, so far if it has not ended: the result that it told, or else the last thing
-    /// it said. None if it said nothing, or ran on another machine.
+    /// Returns the result that the job's agent has stated, or its last message; for a running job, so far. Returns
+    /// `None` if there is no message, or if the job ran on another machine.
     pub async fn result(&self, job: &JobId) -> Result<Option<String>, FleetError> {
         let job = self.job(job).await?.id().clone();
         result(self.state_folder(), job).await
@@ -65,16 +65,17 @@ impl Fleet {
 }
 
 impl Output {
-    /// The next message; none once the job has ended and everything was read, or once the fleet has ended, which nobody
-    /// else follows. May be dropped while it waits: the next call goes on there.
+    /// Returns the next message; `None` once the job has ended and everything is read, or once the fleet has ended,
+    /// because nothing else follows the job. The future can be dropped while it waits; the next call continues at the
+    /// same message.
     ///
-    /// A line that is no message, which nobody but a person can have written, comes as `system`.
+    /// A line that is not a message, which only a person can have written, is returned as `system`.
     pub async fn next(&mut self) -> Result<Option<Said>, FleetError> {
         loop {
             if let Some(said) = self.page.pop_front() {
                 return Ok(Some(said));
             }
-            // First whether it has ended, then what there is: so nothing that was said before is missed.
+            // Check for the end before reading, so that messages before the end are not missed.
             let ended = *self.ended.borrow() || self.ended.has_changed().is_err();
             match self.listening.more().await? {
                 None => return Ok(None),

@@ -1,4 +1,4 @@
-//! Removing jobs with all they left: those that `retention` does not keep, or one by name.
+//! Removal of jobs with all their files: those that `retention` does not keep, or one by its id.
 
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
@@ -13,26 +13,26 @@ use crate::prune::{self, Scope};
 use crate::state::StateFolder;
 use cowhand_store::{Pruned, Store};
 
-/// What is to go.
+/// The jobs to remove.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PruneAsked {
-    /// Only say what would go.
+    /// Only report which jobs would be removed.
     pub dry_run: bool,
-    /// Only of this agent.
+    /// Only jobs of this agent.
     pub agent: Option<AgentName>,
-    /// For this once, key by key over what the config says.
+    /// Limits for this call; each key replaces the key of the config.
     pub retention: Retention,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PruneView {
     pub dry_run: bool,
-    /// No limit is set anywhere, so everything is kept.
+    /// True if no limit is set anywhere, so that everything is kept.
     pub unlimited: bool,
-    /// What went, or would go, the oldest first.
+    /// Jobs that were or would be removed, the oldest first.
     pub jobs: Vec<PrunedJob>,
-    /// Of all of them.
+    /// Size of all these jobs.
     pub bytes: u64,
 }
 
@@ -42,12 +42,12 @@ pub struct PrunedJob {
     pub agent: AgentName,
     pub finished_at: Timestamp,
     pub bytes: u64,
-    /// The limit that it was beyond.
+    /// The limit that the job exceeded.
     pub why: Limit,
 }
 
 impl Fleet {
-    /// Removes what is beyond the limits now; a fleet with limits does so by itself, too.
+    /// Removes the jobs beyond the limits now. A fleet with limits also does so by itself.
     pub async fn prune(&self, asked: PruneAsked) -> Result<PruneView, FleetError> {
         let (roster, now) = (self.roster(), self.clock().now());
         let pruned = prune(self.store(), self.state_folder(), &roster, asked, now).await;
@@ -55,7 +55,7 @@ impl Fleet {
         pruned
     }
 
-    /// Whatever the limits say; only a job that is in use is not removed.
+    /// Removes a job regardless of the limits, unless it is in use.
     pub async fn remove_job(&self, id: &JobId) -> Result<Job, FleetError> {
         let removed = remove_job(self.store(), self.state_folder(), id, self.clock().now()).await;
         self.nudge();
@@ -63,7 +63,7 @@ impl Fleet {
     }
 }
 
-/// See [`Fleet::remove_job`], which is this for a fleet that runs.
+/// Does the work of [`Fleet::remove_job`], with or without a daemon.
 pub async fn remove_job(
     store: &Store,
     state: &StateFolder,
@@ -79,7 +79,7 @@ pub async fn remove_job(
     Ok(job)
 }
 
-/// See [`Fleet::prune`], which is this for a fleet that runs.
+/// Does the work of [`Fleet::prune`], with or without a daemon.
 pub async fn prune(
     store: &Store,
     state: &StateFolder,

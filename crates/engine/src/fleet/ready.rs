@@ -1,4 +1,4 @@
-//! Whether a fleet can take work: it runs, and what it is given can be written down.
+//! The readiness check: the fleet runs, and the store and the state folder can be written.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use super::Fleet;
 use cowhand_system::blocking::run_blocking;
 
-/// Why a fleet takes no work now. The words hold no path: whoever asks may be anybody.
+/// Reason why a fleet accepts no work now. The text contains no path, because anybody can request it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unready {
     #[error("stopping")]
@@ -19,17 +19,17 @@ pub enum Unready {
     Folder,
 }
 
-/// An answer counts for this long, however often it is asked for.
+/// Time for which a result is reused, however often it is requested.
 const FRESH: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a job writes at least, in about.
+/// Number of bytes that are written as a test, about the minimum that a job writes.
 const ROOM: usize = 64 << 10;
 
-/// The last answer, and when it was found.
+/// The last result and its time.
 pub(super) type Probed = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
 
 impl Fleet {
-    /// Writes to the store and to the state folder, and says whether that works.
+    /// Writes to the store and to the state folder, and returns whether that works.
     pub async fn ready(&self) -> Result<(), Unready> {
         if !self.is_running() {
             return Err(Unready::Stopping);

@@ -1,4 +1,4 @@
-//! What agents report of their work: held against what is there, masked, and kept.
+//! Reports of agents about their work: their artifacts are checked, secrets are masked, and the report is stored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::{Fleet, FleetError};
 use cowhand_store::ReportMade;
 
 impl Fleet {
-    /// What the work of a running attempt came to; the last time counts.
+    /// Stores the report of a running attempt; the last one counts.
     pub async fn report(
         &self,
         job: &JobId,
@@ -21,14 +21,14 @@ impl Fleet {
         artifacts: &[String],
     ) -> Result<Report, FleetError> {
         let job = self.job(job).await?;
-        // Said before anything about what it names.
+        // Checked before the artifacts.
         if job.status() != JobStatus::Running || job.attempts() != attempt {
             return Err(FleetError::NoAttempt { job: job.id().clone(), attempt });
         }
         let redactor = self.redactor_of(&job);
         let named = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
         let named = self.found(job.id(), attempt, named).await?;
-        // A mask may be longer than what it hides, but not by so much that it would matter.
+        // A mask can be longer than the secret, but not by so much that it matters for the limit.
         let summary = report::summary(&redactor.hide(summary)).map_err(FleetError::ReportRefused)?;
         let artifacts = named.iter().map(|artifact| redactor.hide(artifact).into_owned()).collect();
         let now = self.engine.clock.now();
@@ -39,7 +39,7 @@ impl Fleet {
         }
     }
 
-    /// Their names, with paths as they are below the directory that the attempt works in.
+    /// Returns the names of the artifacts, with paths relative to the directory of the attempt.
     async fn found(
         &self,
         job: &JobId,
@@ -61,13 +61,13 @@ fn name(artifact: Artifact, directory: Option<&Path>) -> Result<String, ReportRe
         Artifact::Name(name) => Ok(name),
         Artifact::Path(path) => {
             let directory = directory.ok_or(ReportRefused::Elsewhere)?;
-            // What is not there and what is outside sound the same: an agent learns nothing about what it cannot see.
+            // A missing path and a path outside give the same error, so that an agent learns nothing about files it cannot see.
             inside(directory, &path).filter(|name| is_plain(name)).ok_or(ReportRefused::NotInside(path))
         }
     }
 }
 
-/// Links are followed first, so none leads outside.
+/// Returns the path relative to the directory. Links are resolved first, so that none leads outside.
 fn inside(directory: &Path, path: &str) -> Option<String> {
     let directory = fs::canonicalize(directory).ok()?;
     let found: PathBuf = fs::canonicalize(directory.join(path)).ok()?;

@@ -4,7 +4,7 @@ use super::{Fleet, FleetError};
 use crate::schedule_view::{ScheduleView, schedules};
 
 impl Fleet {
-    /// All of them, in the order of the fleet's files.
+    /// Returns all schedules, in the order of the fleet's files.
     pub async fn schedules(&self) -> Result<Vec<ScheduleView>, FleetError> {
         Ok(schedules(self.store(), &self.roster(), self.clock().now()).await?)
     }

@@ -1,4 +1,4 @@
-//! Schedules on and off, until somebody says otherwise.
+//! Enabling and disabling of schedules by a person.
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::roster::Schedule;
@@ -8,8 +8,8 @@ use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
 
 impl Fleet {
-    /// Says whether it was off. What fell due or happened meanwhile is not made up; a trigger that gave up begins anew. What
-    /// its file turns off, or what has finished, cannot be turned on.
+    /// Enables a schedule and returns whether it was off. Due times and events that passed meanwhile are not made up; a
+    /// trigger that gave up starts again. A schedule that its file turns off, or that has finished, cannot be enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let known = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
@@ -31,7 +31,7 @@ impl Fleet {
         Ok(was_off)
     }
 
-    /// Says whether it was on. What runs goes on.
+    /// Disables a schedule and returns whether it was on. Running jobs continue.
     pub async fn disable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let id = self.find(agent, schedule).await?.id;
         let was_on = self.store().disable(id, DisabledBy::Person, self.clock().now()).await?;

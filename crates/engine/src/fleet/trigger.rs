@@ -1,4 +1,4 @@
-//! Jobs that somebody asks for: a firing of a schedule, a job of an agent alone, and one that goes on from another.
+//! Jobs that somebody requests: a firing of a schedule, a job of an agent alone, a retry and a fork.
 
 use cowhand_core::firing;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
@@ -16,16 +16,16 @@ use crate::trigger::dispatch::Dispatch;
 use cowhand_run::runtime::{Session, plan};
 use cowhand_store::Fired;
 
-/// What to run now.
+/// The job to run now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Trigger {
     pub schedule: Option<ScheduleName>,
-    /// Instead of the schedule's or the agent's own; taken as it is, not as a template.
+    /// Prompt instead of that of the schedule or agent; used literally, not as a template.
     pub prompt: Option<String>,
-    /// The same key for the same schedule gives the same job.
+    /// Key of the request: the same key for the same schedule gives the same job.
     pub idempotency_key: Option<String>,
-    /// The dashboard asks for it. Nobody else can say so.
+    /// True if the dashboard makes the request; no other client can set it.
     #[serde(skip)]
     pub by_page: bool,
 }
@@ -33,11 +33,11 @@ pub struct Trigger {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Triggered {
     New(Job),
-    /// The one that this key has made before.
+    /// The job that an earlier request with this key has made.
     Before(Job),
 }
 
-/// What is different in a job that is made from another.
+/// The differences of a job from the one it is made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Changes {
@@ -52,7 +52,7 @@ impl Trigger {
 }
 
 impl Fleet {
-    /// Makes a job now, and says which; with a work source once it is known what it works on.
+    /// Makes a job now and returns it; with a work source, after its item is known.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
         self.open()?;
         let roster = self.roster();
@@ -83,7 +83,7 @@ impl Fleet {
         trigger: &Trigger,
     ) -> Result<Triggered, FleetError> {
         let key = trigger.idempotency_key.clone().unwrap_or_else(|| Uuid::now_v7().to_string());
-        // Whatever happens to the schedule in between: a key that was used stays used.
+        // The key does not depend on the generation, so a used key stays used whatever happens to the schedule.
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
         let occasion = trigger.occasion(&key);
@@ -100,7 +100,7 @@ impl Fleet {
         Ok(if before { Triggered::Before(job) } else { Triggered::New(job) })
     }
 
-    /// The first job of a firing, once it is known what it runs for.
+    /// Returns the first job of a firing, once the firing is prepared.
     async fn job_of(
         &self,
         agent: &Agent,
@@ -125,7 +125,7 @@ impl Fleet {
         }
     }
 
-    /// A job that has ended, once more.
+    /// Makes a new job from one that has ended.
     pub async fn retry(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
         if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
@@ -135,7 +135,7 @@ impl Fleet {
         self.make(&before, TriggerType::Manual, origin, changes).await
     }
 
-    /// A new job that begins with all that this one's session holds.
+    /// Makes a new job that begins with a copy of this job's session.
     pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
         let runtime = self.roster().agent(before.agent()).map(Agent::runtime);
@@ -168,7 +168,7 @@ impl Fleet {
             schedule: schedule.map(|schedule| schedule.name.clone()),
             prompt,
             origin: Some(origin),
-            // The item is its own job's: nobody else claims or reports it.
+            // The item belongs to the earlier job: no other job claims or reports it.
             work_item: None,
             chat: before.chat().map(str::to_owned),
             confined: before.confined().map(str::to_owned),
@@ -180,7 +180,7 @@ impl Fleet {
         Ok(job)
     }
 
-    /// A fleet that stops takes no new work.
+    /// Returns an error if the fleet is stopping, because it then accepts no new work.
     pub(super) fn open(&self) -> Result<(), FleetError> {
         if self.is_running() { Ok(()) } else { Err(FleetError::Stopping) }
     }

@@ -1,4 +1,4 @@
-//! Webhooks that nobody can use, because what should hold their secrets is not set: `why` says so before anybody tries.
+//! Notes for `why` about webhooks that cannot be used, because the variable of their secret is not set.
 
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::TriggerConfig;
@@ -8,7 +8,7 @@ use crate::context::Engine;
 use crate::loaded::Loaded;
 use cowhand_store::StoreError;
 
-/// How the note begins, by which it is known again when all is well.
+/// Beginning of the note, by which it is recognised when it has to be removed.
 const NOTE: &str = "its deliveries are refused, because no secret is set";
 
 pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
@@ -25,7 +25,7 @@ pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Of every webhook.
+/// Returns the problem of each webhook, or `None` for a webhook without one.
 fn troubles(loaded: &Loaded) -> Vec<(ScheduleId, Option<String>)> {
     let mut troubles = Vec::new();
     for agent in &loaded.roster.agents {

@@ -1,4 +1,4 @@
-//! What a repository tells us saves the wait for the next poll.
+//! Looks out of turn at a repository that a delivery reports as changed, instead of at the next poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use cowhand_store::StoreError;
 use cowhand_work::For;
 
 impl Fleet {
-    /// Triggers that poll it look at once, and so do the intervals that take work from it: those only ask whether there
-    /// is any, while a cron schedule means its times.
+    /// Wakes the triggers that poll the repository, and the interval schedules that take work from it. An interval only
+    /// looks for work, so it can be early; a cron schedule keeps its times.
     pub fn repository_changed(&self, repository: &str, delivery: &str) {
         self.engine.wakes.wake(repository);
         let roster = self.roster();
@@ -42,18 +42,18 @@ fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
     is_it && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
 }
 
-/// A fleet that ends asks for no more work, and nothing of it stays.
+/// Runs `look` until the fleet stops, because a stopping fleet takes no more work and nothing may keep it alive.
 async fn until_its_end(mut way: watch::Receiver<Lifecycle>, look: impl Future<Output = ()>) {
     tokio::select! {
-        // First: what was about to fire does not.
+        // The stop is checked first, so that a firing that is about to happen does not.
         biased;
-        // Also if it was dropped.
+        // An error means that the fleet was dropped, which also ends the wait.
         _ = way.wait_for(|course| *course != Lifecycle::Running) => {}
         () = look => {}
     }
 }
 
-/// Once its agent has a free place, and no other look is under way.
+/// Fires the schedule as soon as its agent has a free place and no other firing is being prepared.
 async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut wait: Duration) {
     loop {
         tokio::time::sleep(wait).await;
@@ -65,7 +65,7 @@ async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut w
     }
 }
 
-/// False while it is busy.
+/// Returns false while the schedule is busy.
 async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<bool, StoreError> {
     let loaded = engine.loaded();
     let Some((agent, schedule)) = loaded.roster.schedule(id) else { return Ok(true) };
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::fleet::Stop;
 
-    /// What waits for its turn holds the engine, and with it the state folder.
+    /// A waiting task holds the engine, and with it the state folder.
     #[tokio::test]
     async fn nothing_waits_longer_than_its_fleet() {
         for stopped in [true, false] {

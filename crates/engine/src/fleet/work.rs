@@ -1,4 +1,4 @@
-//! Work items in a person's hands: looked at, claimed, released and completed without an agent.
+//! Work items that a person handles: listing, claiming, releasing and completing without an agent.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
@@ -14,7 +14,7 @@ use cowhand_store::{HeldItem, Taken, Taking, Unless};
 use cowhand_work::{CHANGING, Claimant, Claimer, Standing, WorkSourceError, within};
 
 impl Fleet {
-    /// Keeps an item from the agents, for a person who works on it.
+    /// Claims an item for a person, so that no agent takes it.
     pub async fn claim_item(
         &self,
         id: &WorkItemId,
@@ -66,8 +66,8 @@ impl Fleet {
         }
     }
 
-    /// Puts an item back that a person has, that a label says is claimed though nobody here works on it, or that was
-    /// given up. The count of its failures starts anew.
+    /// Releases an item that a person holds, that a label marks as claimed although nobody in this fleet works on it,
+    /// or that was given up. The count of its failures starts again.
     pub async fn release_item(
         &self,
         id: &WorkItemId,
@@ -87,7 +87,7 @@ impl Fleet {
         Ok(view)
     }
 
-    /// Drops what is owed to the source of an item that is not there, because a person says that nothing is to be told.
+    /// Drops the report that is still to be delivered for an item that no longer exists, because a person released the item.
     async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
         let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
         if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
@@ -97,7 +97,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Offers an item again that was given up. The count of its failures starts anew.
+    /// Offers an item again that was given up. The count of its failures starts again.
     pub async fn retry_item(
         &self,
         id: &WorkItemId,
@@ -114,7 +114,7 @@ impl Fleet {
         }
     }
 
-    /// First outside: if we die in between, a person has put it back, and the next poll sees that.
+    /// Changes the source first: if the process dies in between, the next poll sees the item as put back by a person.
     async fn offer_item(&self, queue: Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
         let ReleaseResult { success, message } = self.changed(&queue, queue.source.offer_work(id)).await?;
         if !success {
@@ -128,7 +128,7 @@ impl Fleet {
         self.find_item(id, queue.agents.first()).await.map(|(_, view)| view)
     }
 
-    /// Forgets the failures of an item, and has those who take from its queue look for work.
+    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work.
     async fn count_anew(&self, queue: &Queue, id: &WorkItemId) -> Result<(), FleetError> {
         self.store().forget_failures(queue.name.clone(), id.clone()).await?;
         let loaded = self.engine.loaded();
@@ -138,8 +138,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Tells the item's source that a person has done it, or could not. The result of a job that is still to be told is not
-    /// replaced.
+    /// Reports to the item's source that a person has completed it or failed. A pending result of a job is not replaced.
     pub async fn complete_item(
         &self,
         id: &WorkItemId,
@@ -172,14 +171,14 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (id, now) = (&view.item.id, self.clock().now());
         let is_owed = match &view.held_by {
-            // A job's item is the job's: whoever wants it back cancels the job. A job that has ended has nothing to say.
+            // An item belongs to its running job: to get it back, cancel the job. After the job has ended, a person may act.
             Some(holder) if !holder.contains('@') && view.status != ItemStatus::Closing => {
                 return Err(FleetError::ItemHeld { item: id.clone(), by: holder.clone() });
             }
             Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
             None => false,
         };
-        // Nobody has it, perhaps since a moment ago.
+        // Nobody holds the item, perhaps only since a moment ago.
         if !is_owed {
             let by = self.hand(queue, &view.item, now).await?;
             match closing {
@@ -212,7 +211,7 @@ impl Fleet {
         Ok(view)
     }
 
-    /// What a source answers that is to change something, as long as a person waits for it.
+    /// Waits for a change in a source, with the timeout for calls that a person waits for.
     async fn changed<T>(
         &self,
         queue: &Queue,
@@ -221,18 +220,18 @@ impl Fleet {
         within(CHANGING, asked).await.map_err(|error| error.of_queue(&queue.name))
     }
 
-    /// Has results tried soon that could not be told before and whose items are there now.
+    /// Retries soon the results that could not be delivered before, if their items are in the queue again.
     pub async fn notice(&self, queue: &Queue) -> Result<(), WorkSourceError> {
         self.engine.notice(&queue.name, queue.source.as_ref()).await
     }
 
-    /// Records what a person did with an item of a queue.
+    /// Records the action of a person on an item of a queue.
     async fn note_act(&self, queue: &Queue, fact: Fact, now: Timestamp) -> Result<(), FleetError> {
         Ok(self.store().note_of_agent(queue.agents.first().cloned(), fact, now).await?)
     }
 
-    /// In whose name a person acts on an item that nobody of this fleet has. One that stands as claimed by a job of this
-    /// fleet that has ended is that job's still, as far as its source knows.
+    /// Returns the claimant for a person's action on an item that nobody in this fleet holds. If the source still shows
+    /// a claim of an ended job of this fleet, that job is the claimant.
     async fn hand(&self, queue: &Queue, item: &WorkItem, now: Timestamp) -> Result<Claimant, FleetError> {
         let fleet = self.store().fleet_id().await?;
         let left = queue.source.claimer(item).filter(|claimer| claimer.fleet == fleet);
@@ -248,12 +247,12 @@ impl Fleet {
             }
             return Ok(Claimant { fleet, holder, until: now });
         }
-        // Each act has a name of its own: what was said before does not stand for it.
+        // Each action has its own claimant, so that an earlier action with the same result does not count as this one.
         let holder = format!("person@{}@{}", item.id, now.as_millisecond());
         Ok(Claimant { fleet, holder, until: now })
     }
 
-    /// Finds an item. If it is not there any more, its failures are forgotten, so that nobody is advised to try it again.
+    /// Finds an item. If it no longer exists, its failures are deleted, so that nobody is advised to try it again.
     async fn find_or_forget(
         &self,
         id: &WorkItemId,
@@ -285,8 +284,8 @@ impl Fleet {
     }
 }
 
-/// Says why nobody can take or complete an item whose source is still to be told how it ended, and what to do. None if
-/// nothing is to be told.
+/// Returns the error for an item with a result that its source has not received yet, with advice. Returns `None` if no
+/// result is pending.
 fn untold(view: &ItemView) -> Option<FleetError> {
     let (id, by) = (&view.item.id, view.held_by.as_ref().filter(|_| view.status == ItemStatus::Closing)?);
     let what = match by.strip_suffix(&format!("@{id}")) {
@@ -301,7 +300,7 @@ fn untold(view: &ItemView) -> Option<FleetError> {
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }
 
-/// Why an item cannot be completed, and how it can.
+/// Explains why an item cannot be completed, and what makes it possible.
 async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
     match queue.source.standing(item).await {
         Ok(Standing::Withdrawn) => {

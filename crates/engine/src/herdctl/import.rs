@@ -1,4 +1,4 @@
-//! The first start of a fleet that herdctl ran: its state becomes ours.
+//! Imports the state of herdctl at the first start of a fleet that herdctl ran.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -15,21 +15,21 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{History, Store};
 use cowhand_system::fault;
 
-/// What a start does about the state of herdctl.
+/// The treatment of herdctl's state at a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Import {
-    /// There is none.
+    /// There is no such state.
     Nothing,
-    /// It is not looked at, because the fleet is not herdctl's by the name of its file.
+    /// The state is ignored, because the name of the config file is not herdctl's.
     Ignored(HerdctlFolder),
-    /// It is imported, unless the fleet ran here before.
+    /// The state is imported, unless the fleet ran here before.
     From(HerdctlFolder),
-    /// A person starts without it; the next start does not ask again.
+    /// A person starts without the state; the next start does not import it either.
     Declined(HerdctlFolder),
 }
 
 impl Import {
-    /// `config` is the root file; `fresh` declines the import.
+    /// Decides the treatment. `config` is the root file; `fresh` declines the import.
     pub fn of(config: Option<&Path>, fresh: bool) -> Self {
         match config.and_then(HerdctlFolder::beside) {
             None => config.and_then(HerdctlFolder::left_beside).map_or(Self::Nothing, Self::Ignored),
@@ -38,7 +38,7 @@ impl Import {
         }
     }
 
-    /// Fails while herdctl runs: both would run the same schedules.
+    /// Returns an error while herdctl runs: both would run the same schedules.
     pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         match self {
             Self::Nothing => Ok(()),
@@ -48,7 +48,7 @@ impl Import {
         }
     }
 
-    /// Imports what there is, once. A crash before the end leaves files that the next try writes again.
+    /// Imports the state once. A crash before the end leaves files that the next try writes again.
     pub async fn run(
         self,
         store: &Store,
@@ -105,7 +105,7 @@ fn read_and_copy(
     Ok(history)
 }
 
-/// Copies line by line, without the secrets of the fleet.
+/// Copies output line by line, with masked secrets.
 fn copy_output(output: File, target: &Path, redactor: &Redactor) -> io::Result<()> {
     let folder = target.parent().unwrap_or(Path::new("."));
     let mut copy = BufWriter::new(tempfile::NamedTempFile::new_in(folder)?);

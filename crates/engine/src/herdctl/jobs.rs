@@ -1,4 +1,4 @@
-//! `jobs/<id>.yaml`: what herdctl ran. A job that was running when herdctl ended is imported as lost.
+//! `jobs/<id>.yaml`: the jobs of herdctl. A job that was running when herdctl ended is imported as lost.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn record(id: JobId, node: &Node) -> Result<JobRecord, String> {
         id,
         agent: needed(node, "agent")?,
         schedule: field(node, "schedule")?,
-        // herdctl also has `spawned`, which is nothing of ours.
+        // herdctl also has `spawned`, which cowhand does not have.
         trigger_type: field(node, "trigger_type").ok().flatten().unwrap_or(TriggerType::Manual),
         status,
         exit_reason: Some(exit_reason),
@@ -84,7 +84,7 @@ fn record(id: JobId, node: &Node) -> Result<JobRecord, String> {
     })
 }
 
-/// How a job ended.
+/// The end of a job.
 struct End {
     status: JobStatus,
     exit_reason: ExitReason,

@@ -30,7 +30,7 @@ use cowhand_system::named_file;
 
 pub use import::Import;
 
-/// The most bytes of a file that herdctl left, without the output of its jobs.
+/// Largest size of a file of herdctl, apart from the output of jobs.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// The folder `.herdctl` beside a root file `herdctl.yaml`.
@@ -56,20 +56,20 @@ pub enum HerdctlError {
 }
 
 impl HerdctlFolder {
-    /// Returns the folder if the root file is herdctl's and the folder is there.
+    /// Returns the folder if it exists and the root file is herdctl's.
     pub fn beside(config: &Path) -> Option<Self> {
         let of_herdctl = config.file_stem().is_some_and(|stem| stem == "herdctl");
         let folder = config.with_file_name(".herdctl");
         (of_herdctl && folder.is_dir()).then_some(Self(folder))
     }
 
-    /// Returns the folder if it is there and the root file is not herdctl's.
+    /// Returns the folder if it exists and the root file is not herdctl's.
     pub(crate) fn left_beside(config: &Path) -> Option<Self> {
         let folder = config.with_file_name(".herdctl");
         (Self::beside(config).is_none() && folder.is_dir()).then_some(Self(folder))
     }
 
-    /// Fails while the process lives that herdctl wrote down: two programs would run the same schedules.
+    /// Returns an error while the process in herdctl's PID file lives: two programs would run the same schedules.
     pub(crate) fn refuse_if_running(&self) -> Result<(), HerdctlError> {
         let file = self.0.join("herdctl.pid");
         let pid = match named_file::read_text(&file, MAX_BYTES) {
@@ -83,7 +83,7 @@ impl HerdctlFolder {
         }
     }
 
-    /// Reads everything that is imported, without the secrets of the fleet.
+    /// Reads everything that is imported, with masked secrets.
     pub fn read(&self, redactor: &Redactor) -> Result<History, HerdctlError> {
         let schedules = state::read(self)?;
         let mut history = History { schedules, ..History::default() };
@@ -93,13 +93,13 @@ impl HerdctlFolder {
         Ok(history)
     }
 
-    /// Opens the output of a job that herdctl ran; none if it left no output.
+    /// Opens the output of a job that herdctl ran; `None` if there is none.
     pub fn output(&self, job: &JobId) -> io::Result<Option<fs::File>> {
         let opened = Root::open(&self.0).and_then(|root| root.file(Path::new(&format!("jobs/{job}.jsonl"))));
         if_there(opened)
     }
 
-    /// Reads a small file below the folder; none if it is not there.
+    /// Reads a small file below the folder; `None` if it does not exist.
     fn text(&self, path: impl AsRef<Path>) -> io::Result<Option<String>> {
         let read = Root::open(&self.0).and_then(|root| root.read(path.as_ref(), MAX_BYTES));
         let text = if_there(read)?.map(String::from_utf8).transpose();
@@ -119,7 +119,7 @@ impl HerdctlFolder {
     }
 }
 
-/// None if there is nothing to open. herdctl's agents could write in its folder, so no link in it is followed.
+/// Returns `None` if there is nothing to open. herdctl's agents could write to its folder, so no link in it is followed.
 fn if_there<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),
@@ -128,14 +128,14 @@ fn if_there<T>(opened: Result<T, NotOpened>) -> io::Result<Option<T>> {
     }
 }
 
-/// The command line of a living process; a zombie has none, and has ended.
+/// Returns the command line of a living process. A zombie has none, and has ended.
 fn command_of(pid: u32) -> Option<String> {
     let raw = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<_> = raw.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     Some(words.join(" ").trim().to_owned()).filter(|command| !command.is_empty())
 }
 
-/// Parses YAML of herdctl. The error says what is wrong and where.
+/// Parses YAML of herdctl. The error states what is wrong and where.
 fn yaml(text: &str) -> Result<Node, String> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add(PathBuf::new(), String::new());
@@ -148,7 +148,7 @@ fn yaml(text: &str) -> Result<Node, String> {
     }
 }
 
-/// The value of a key, parsed; none if the key is missing or null.
+/// Parses the value of a key; `None` if the key is missing or null.
 fn field<T: std::str::FromStr>(node: &Node, key: &str) -> Result<Option<T>, String> {
     let text = node.get(key).and_then(Node::text);
     text.map(|text| text.parse().map_err(|_| format!("`{key}: {text}` cannot be read"))).transpose()

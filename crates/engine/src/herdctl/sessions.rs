@@ -1,4 +1,4 @@
-//! `sessions/<agent>.json`: the conversation that an agent had last.
+//! `sessions/<agent>.json`: the last session of an agent.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::HerdctlFolder;
 use cowhand_store::{History, PastJob, PastSession};
 
-/// As herdctl writes it; other keys do not matter here.
+/// The file as herdctl writes it; other keys are not needed.
 #[derive(Debug, Deserialize)]
 struct Pointer {
     agent_name: AgentName,
@@ -23,8 +23,8 @@ struct Pointer {
     working_directory: Option<PathBuf>,
 }
 
-/// Gives each agent's newest session to the newest job that had it. A session whose job is gone gets a job of its own,
-/// so that `cowhand resume` and the agent's next job find it.
+/// Assigns each agent's newest session to the newest job that had it. A session without such a job gets its own job, so
+/// that `cowhand resume` and the agent's next job find it.
 pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
     let files = match folder.files("sessions", "json") {
         Ok(files) => files,
@@ -61,7 +61,7 @@ fn attach(history: &mut History, pointer: Pointer) {
     }
 }
 
-/// Makes a finished job that has the session. Its id follows from the session, so that it is the same in every try.
+/// Makes a finished job with the session. Its id is derived from the session, so that it is the same in every try.
 fn stand_alone(pointer: Pointer) -> Result<Job, String> {
     let Pointer { agent_name, session_id, created_at, last_used_at, .. } = pointer;
     let digest = digest(&SHA256, session_id.as_bytes());

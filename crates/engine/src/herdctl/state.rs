@@ -1,4 +1,4 @@
-//! `state.yaml`: which schedules are disabled, and when each ran last.
+//! `state.yaml`: the disabled schedules, and the last run of each schedule.
 
 use cowhand_core::config::node::Node;
 

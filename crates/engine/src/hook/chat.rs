@@ -1,4 +1,4 @@
-//! Hooks that are a message in a chat: what became of the job, in short.
+//! Hooks that send a chat message with a summary of the job.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::webhook::value;
 use super::{Errand, RETRIES, Tried};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Discord takes 4096 characters, Slack 3000 without cutting them itself.
+/// Limit of the text. Discord takes 4096 characters, Slack 3000 without a cut.
 const TEXT_CAP: usize = 2_800;
 pub const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
 
@@ -45,7 +45,7 @@ pub(super) async fn slack(
     let service = Service::of("COWHAND_SLACK_API", "https://slack.com/api/");
     let message = to_slack(channel, &Message::of(errand));
     match service.post("chat.postMessage", &format!("Bearer {token}"), &message).await? {
-        // Slack says in the body what went wrong.
+        // Slack reports errors in the body.
         Ok(reply) if reply.status == StatusCode::OK => Ok(slack_answered(&reply)),
         Ok(reply) => Ok(reply.tried(None)),
         Err(tried) => Ok(tried),
@@ -66,13 +66,13 @@ fn slack_answered(reply: &Reply) -> Tried {
     Tried::Failed { reason, said }
 }
 
-/// Everything but letters, digits and what names are made of.
+/// Characters that are percent-encoded: everything but letters, digits and `-`, `_`, `.`.
 const PLAIN: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 struct Service {
     base: String,
-    /// A test says where its own is.
+    /// True if a test has set its own address.
     overridden: bool,
 }
 
@@ -101,7 +101,7 @@ impl Service {
     }
 }
 
-/// What every chat is told.
+/// The content of the message, the same for each service.
 #[derive(Debug)]
 struct Message {
     id: String,
@@ -154,16 +154,16 @@ fn to_discord(message: &Message) -> Value {
             "footer": { "text": message.footer },
             "timestamp": message.at,
         }],
-        // An agent's words call nobody.
+        // Text of an agent must not mention anybody.
         "allowed_mentions": { "parse": [] },
-        // Discord drops a second one within a few minutes.
+        // Discord drops a second message with the same nonce within a few minutes.
         "nonce": message.id,
         "enforce_nonce": true,
     })
 }
 
 fn to_slack(channel: &str, message: &Message) -> Value {
-    // So an agent's words call nobody and make no links.
+    // Escaped, so that text of an agent mentions nobody and makes no links.
     let plain = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     json!({
         "channel": channel,

@@ -11,20 +11,20 @@ use cowhand_system::beneath::{NotOpened, Root};
 const USUAL: &str = "metadata.json";
 const CAP: u64 = 64 << 10;
 
-/// Where an agent leaves its metadata.
+/// The places in which an agent can leave its metadata.
 #[derive(Debug)]
 pub struct Place<'a> {
-    /// The value of `metadata_file`.
+    /// Value of `metadata_file`.
     pub file: Option<&'a str>,
-    /// The directory that the agent worked in.
+    /// Working directory of the agent.
     pub directory: &'a Path,
-    /// The folder of all workspaces. Of a workspace the agent may write everything, also above its directory.
+    /// Folder of all workspaces. In a workspace, the agent can write everything, also above its directory.
     pub workspaces: &'a Path,
     /// Directories in which sandboxed agents may write.
     pub writable: &'a [PathBuf],
 }
 
-/// Reads the metadata. Returns none if there is no such file, or if it cannot be used, which is logged.
+/// Reads the metadata. Returns `None` if there is no such file, or if it cannot be used, which is logged.
 pub fn read(place: &Place<'_>, job: &JobId) -> Option<Value> {
     match contents(place) {
         Ok(metadata) => metadata,
@@ -58,7 +58,7 @@ fn text(place: &Place<'_>) -> Result<Vec<u8>, NotOpened> {
     }
 }
 
-/// A file that the config names outside of the agent's directory.
+/// Reads a file that the config names outside of the agent's directory.
 fn elsewhere(place: &Place<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
     let file = place.directory.join(file);
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
@@ -72,7 +72,7 @@ struct Below {
     rest: PathBuf,
 }
 
-/// The name of the workspace that the directory is in, and the rest of its path.
+/// Returns the name of the workspace of the directory, and the rest of its path.
 fn below_workspaces(place: &Place<'_>) -> Option<Below> {
     let folder = place.workspaces.canonicalize().ok()?;
     let mut names = place.directory.strip_prefix(&folder).ok()?.components();
@@ -137,7 +137,7 @@ mod tests {
             let found = said(Some(file), &at(directory), &at("workspaces"));
             assert_eq!(found, expected.map(|text| Some(text.into())).map_err(Clone::clone), "{file}");
         }
-        // The agent works below the top of its workspace, and may replace all that lies between.
+        // The agent works below the top of its workspace, and can replace everything in between.
         fs::remove_dir(at("workspaces/job/sub")).unwrap();
         symlink(at("outside"), at("workspaces/job/sub")).unwrap();
         assert_eq!(said(Some("m.json"), &at("workspaces/job/sub"), &at("workspaces")), Err(link));

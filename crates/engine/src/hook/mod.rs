@@ -1,4 +1,4 @@
-//! Hooks: what the config wants done after a job, one file for each kind. `daemon/hooks` says when.
+//! Hooks: the actions after the end of a job, one file for each kind. `daemon/hooks` decides when they run.
 
 mod chat;
 pub mod metadata;
@@ -24,7 +24,7 @@ pub use chat::SLACK_TOKEN;
 use cowhand_run::redact::Redactor;
 use cowhand_store::OwedHook;
 
-/// What came of one try.
+/// Result of one try.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Tried {
     Done {
@@ -35,7 +35,7 @@ pub enum Tried {
         reason: String,
         said: Option<String>,
     },
-    /// It may go well later; there are so many tries in all.
+    /// The hook may succeed later; `tries` is the total number of tries.
     Again {
         reason: String,
         said: Option<String>,
@@ -56,7 +56,7 @@ impl Tried {
         Self::Skipped { reason: reason.into() }
     }
 
-    /// As it may be written down.
+    /// Masks secrets and cuts output, so that the result can be stored.
     fn redacted(self, redactor: &Redactor) -> Self {
         let hide = |text: String| redactor.hide(&text).into_owned();
         let said_in_short = |said: Option<String>| {
@@ -74,14 +74,14 @@ impl Tried {
     }
 }
 
-/// What is written down of what a hook says.
+/// Longest stored output of a hook.
 const SAID_CAP: usize = 16 << 10;
-/// A hook is told at most so much of what the job said.
+/// Longest output of the job that is passed to a hook.
 const OUTPUT_CAP: usize = 1 << 20;
-/// After the first try, for what the config says nothing about.
+/// Number of retries if the config does not set it.
 const RETRIES: u32 = 4;
 
-/// All that a hook is about.
+/// A hook with its job and its context.
 struct Errand<'a> {
     engine: &'a Engine,
     loaded: &'a Loaded,
@@ -92,14 +92,14 @@ struct Errand<'a> {
 }
 
 impl Errand<'_> {
-    /// An environment variable, or one of `.env`.
+    /// Returns an environment variable, or one of `.env`.
     fn variable(&self, name: &str) -> Result<String, Tried> {
         let found = self.loaded.sources.setting().variable(name);
         found.ok_or_else(|| Tried::failed(format!("the environment variable {name} is not set")))
     }
 }
 
-/// Tries the hook once, or goes on with the process that a daemon before us began for it.
+/// Tries the hook once, or follows the process that an earlier daemon started for it.
 pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
     let loaded = engine.loaded();
     let redactor = redactor_over(&loaded, loaded.roster.agent(&owed.agent));

@@ -1,5 +1,5 @@
-//! One HTTP request of a hook: to addresses that were looked at, over redirects that are looked at, too, and with an
-//! answer of which only the beginning is read.
+//! One HTTP request of a hook. The addresses of the request and of each redirect are checked, and only the beginning of
+//! the answer is read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use cowhand_run::address::{self, Unreachable};
 
 const MOST_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
-/// Whoever asks for a longer pause is asked again all the same.
+/// Longest pause between tries, even if the server asks for a longer one.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
-    /// May go to anybody.
+    /// Headers that may be sent to any host.
     pub(super) headers: HeaderMap,
-    /// May hold secrets: only for the host that they were meant for.
+    /// Headers that may contain secrets; they are sent only to the configured host.
     pub(super) own_headers: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) timeout: Duration,
@@ -40,7 +40,7 @@ pub(super) struct Reply {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unsent {
     Refused(String),
-    /// May go well another time.
+    /// A later try may succeed.
     Trouble(String),
 }
 
@@ -56,7 +56,7 @@ impl Unsent {
 }
 
 impl Reply {
-    /// What every server's answer means.
+    /// Interprets the answer of a server.
     pub(super) fn tried(self, retries: Option<u32>) -> Tried {
         let (status, said) = (self.status, Some(self.body));
         let reason = format!("it answered {status}");
@@ -96,7 +96,7 @@ impl Request {
 
     async fn ask(&self, url: &Url) -> Result<Response, Unsent> {
         let (redirected, at_home) = (*url != self.url, url.origin() == self.url.origin());
-        // Whoever wrote the config allowed the place that stands there, not what that redirects to.
+        // The config allows the configured address, not the target of a redirect.
         let addresses =
             address::addresses(url, self.allow_private && at_home).await.map_err(|unreachable| {
                 match unreachable {
@@ -119,14 +119,14 @@ impl Request {
     }
 }
 
-/// One that speaks to these addresses only, whatever it is asked for.
+/// Builds a client that connects only to these addresses, whatever the request names.
 fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
-    // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
+    // Without a provider, building a client panics. Another part of this process may have installed one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
         .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
         .dns_resolver(Arc::new(Checked(addresses)))
-        // A proxy would look the name up by itself.
+        // A proxy would resolve the name by itself.
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .build()
@@ -142,7 +142,7 @@ impl Resolve for Checked {
     }
 }
 
-/// Where the same request is to go next. `See Other` is an answer: what was sent has arrived.
+/// Returns the target of a redirect. `See Other` is an answer, not a redirect: the request has arrived.
 fn redirect(from: &Url, response: &Response) -> Result<Option<Url>, Unsent> {
     if !matches!(response.status().as_u16(), 301 | 302 | 307 | 308) {
         return Ok(None);
@@ -159,7 +159,7 @@ async fn reply(mut response: Response) -> Result<Reply, Unsent> {
     while body.len() < BODY_CAP {
         match response.chunk().await {
             Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            // It has said how it went; that is enough.
+            // The status is known, which is sufficient.
             Ok(None) | Err(_) => break,
         }
     }
@@ -168,7 +168,8 @@ async fn reply(mut response: Response) -> Result<Reply, Unsent> {
     Ok(Reply { status, retry_after, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
-/// Without the web address, which may hold a secret, and with the cause, which says more than "error sending request".
+/// Describes an error without the URL, which may contain a secret, and with its cause, which says more than "error
+/// sending request".
 fn told(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;

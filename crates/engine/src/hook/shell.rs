@@ -1,5 +1,5 @@
-//! Hooks that are commands of the shell. Each has a keeper, as attempts have: that ends it in time and with all that it
-//! started, also while no daemon is there, and knows how it ended when the next one asks.
+//! Hooks that are shell commands. Each has a keeper, as attempts have: the keeper ends it in time with all its
+//! processes, even while no daemon runs, and records how it ended.
 
 use std::fs;
 use std::io;
@@ -24,16 +24,17 @@ use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
 
 const TIMEOUT_MS: u64 = 30_000;
-/// From the stop signal to the kill.
+/// Time from the stop signal to the kill.
 const GRACE_MS: u64 = 2_000;
-/// Of each stream; less is written down, so that no secret is cut in two where it could not be known any more.
+/// Limit for each stream. Less is stored, so that no secret is cut in two and therefore not recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
-/// How often it is looked at even if nothing moves.
+/// Interval between two looks without activity.
 const LOOK: Duration = Duration::from_millis(500);
-/// A keeper has so long beyond the hook's time before we end it ourselves.
+/// Time beyond the hook's limit after which the daemon kills the hook itself.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
-/// What was begun is never begun again, since nobody knows how far it came. None if it never began.
+/// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
+/// `None` if it never began.
 pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
     let before = owed.begun_by.as_ref().filter(|_| owed.run.kind == HookKind::Shell)?;
     if *before != engine.home.node {
@@ -79,10 +80,10 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
 }
 
 const COMMAND: &str = "command";
-/// How often a hook is tried that the machine has no room to start; the last tries are minutes apart.
+/// Number of tries for a hook that the machine cannot start for lack of resources; the last tries are minutes apart.
 const SHORTAGE_TRIES: u32 = 20;
 
-/// It never began. If the machine has run out of something, it is tried again.
+/// Returns the result of a hook that never began. If the machine has run out of something, it is tried again.
 fn not_launched(error: &io::Error) -> Tried {
     let reason = format!("cannot start a keeper for it: {error}");
     if shortage::is_named_in(&reason) {
@@ -110,7 +111,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
                     warn!(job = %owed.job, "what its hook has left cannot be ended at the moment: {error}");
                 }
                 if age > limit.saturating_add(PATIENCE) {
-                    // Its keeper is stuck, or gone. Whether there was anything left shows at the next look.
+                    // The keeper hangs or has ended. The next look shows whether a process was left.
                     if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
                         warn!(job = %owed.job, "its hook cannot be killed at the moment: {error}");
                     }
@@ -149,7 +150,7 @@ fn ended(attempt: &Attempt, ending: Option<&Ending>, limit: SignedDuration) -> T
     }
 }
 
-/// What cannot be read is not said: how it ended is what counts.
+/// Returns the text of a file, or nothing if it cannot be read: the exit status is what counts.
 fn text(path: &Path) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }

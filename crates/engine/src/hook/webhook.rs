@@ -13,7 +13,7 @@ use super::{Errand, Tried};
 
 const TIMEOUT_MS: u64 = 10_000;
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
-/// The same for each try, so that a receiver can tell a second one from a second job.
+/// Header with an id that is the same for each try, so that a receiver can distinguish a repetition from another job.
 const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
 
 pub(super) async fn send(errand: &Errand<'_>, action: &HookAction) -> Result<Tried, Tried> {
@@ -59,7 +59,7 @@ pub(super) async fn send(errand: &Errand<'_>, action: &HookAction) -> Result<Tri
     })
 }
 
-/// The message does not repeat it: it may be a secret.
+/// Parses a header value. The error does not contain the value, which may be a secret.
 pub(super) fn value(text: &str) -> Result<HeaderValue, Tried> {
     HeaderValue::from_str(text).map_err(|_| Tried::failed("a header has characters that headers cannot have"))
 }

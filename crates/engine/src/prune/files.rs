@@ -1,4 +1,4 @@
-//! What a job has on disk: its output, its view, and a folder for each attempt.
+//! The files of a job: its output, its view, and a folder for each attempt.
 
 use std::collections::HashMap;
 use std::fs::{self, DirEntry};
@@ -13,7 +13,7 @@ use cowhand_run::supervision::Standing;
 use cowhand_system::fault;
 use cowhand_system::remove::{absent_is_ok, remove_folder};
 
-/// How many bytes the files of each job have.
+/// Returns the size of each job's files in bytes.
 pub fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
     let mut bytes: HashMap<JobId, u64> = HashMap::new();
     for folder in [state.jobs(), state.attempts()] {
@@ -27,7 +27,7 @@ pub fn measure(state: &StateFolder) -> io::Result<HashMap<JobId, u64>> {
     Ok(bytes)
 }
 
-/// Of a file, or of all that is in a folder; links are not followed. What is gone meanwhile counts nothing.
+/// Returns the size of a file, or of everything in a folder; links are not followed. Missing files count as 0.
 pub fn size(path: &Path) -> io::Result<u64> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -39,7 +39,7 @@ pub fn size(path: &Path) -> io::Result<u64> {
     entries(path)?.try_fold(0, |sum: u64, entry| Ok(sum.saturating_add(size(&entry?.path())?)))
 }
 
-/// Nothing for a folder that is not there.
+/// Lists a folder; a missing folder is empty.
 pub fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
     match fs::read_dir(folder) {
         Ok(entries) => Ok(Some(entries).into_iter().flatten()),
@@ -48,13 +48,13 @@ pub fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirE
     }
 }
 
-/// `<job>.yaml`, `<job>.jsonl`, `<job>.<number>` and the folder `<job>`; anything else is not ours to count.
+/// Returns the job of `<job>.yaml`, `<job>.jsonl`, `<job>.<number>` or the folder `<job>`; other files are not counted.
 fn job_of(entry: &DirEntry) -> Option<JobId> {
     entry.file_name().to_str()?.split('.').next()?.parse().ok()
 }
 
-/// Everything of a job that is no more. May be done twice. An attempt that somebody still watches over stays, with
-/// an error: its node has lost the job and is about to end it.
+/// Removes all files of a job that no longer exists. May be repeated. If an attempt still runs, its files stay and an
+/// error is returned: its node has lost the job and is about to end it.
 pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()> {
     for number in 1..=attempts {
         let attempt = Attempt::new(state.path(), job, number);
@@ -113,7 +113,7 @@ mod tests {
         assert!(elsewhere.exists() && state.jobs().join("notes.txt").exists());
     }
 
-    /// Whoever asks how an attempt stands takes its lock, and the view and a prune remove the same job.
+    /// A check of an attempt's state takes its lock, and the views and a prune remove the same job.
     #[test]
     fn several_remove_the_same_job_while_others_look_at_it() {
         let folder = tempfile::tempdir().unwrap();
@@ -141,7 +141,7 @@ mod tests {
                     scope.spawn(|| {
                         both.wait();
                         for _ in 0..20 {
-                            // Gone or not: it must not be in the way.
+                            // The attempt may or may not exist: the check must not disturb the removal.
                             attempt.standing().ok();
                             fs::write(attempt.folder().join("keeper.log"), "last words").ok();
                         }

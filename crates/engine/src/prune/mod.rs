@@ -1,8 +1,8 @@
-//! Removing jobs that are beyond what `retention` keeps.
+//! Removes jobs that `retention` does not keep.
 //!
-//! Rows go first, in one transaction with the event that tells of it, and files after that: at once, and once more
-//! when the views come to that event. So whoever is killed in between leaves nothing behind, whoever has files of
-//! the job on another machine removes them too, and nothing comes back.
+//! Rows are removed first, in one transaction with their event, and then the files: at once, and again when the views
+//! reach that event. So nothing is left if the process is killed in between, a node on another machine removes its
+//! files of the job, too, and nothing comes back.
 
 pub mod files;
 
@@ -17,15 +17,15 @@ use crate::state::StateFolder;
 use cowhand_store::Store;
 use cowhand_system::fault;
 
-/// Rows that go in one transaction.
+/// Number of jobs that are removed in one transaction.
 const TOGETHER: usize = 100;
 
-/// Whose jobs, and by which limits.
+/// The jobs to consider, and the limits.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
-    /// Unset means everybody's, also of agents that have left the fleet.
+    /// Agent of the jobs; unset means all agents, including those that were removed from the config.
     pub agent: Option<AgentName>,
-    /// For this once, over what the config says.
+    /// Limits for this call, with precedence over the config.
     pub limits: Retention,
 }
 
@@ -34,7 +34,7 @@ impl Scope {
         self.limits.over(roster.retention(agent))
     }
 
-    /// Whether nothing can go because no limit is set.
+    /// Returns whether nothing can be removed because no limit is set.
     pub(crate) fn is_unlimited(&self, roster: &Roster) -> bool {
         match &self.agent {
             Some(agent) => self.policy(roster, agent).is_unlimited(),
@@ -42,7 +42,7 @@ impl Scope {
         }
     }
 
-    /// What is to go now.
+    /// Returns the jobs that exceed the limits now.
     pub async fn excess(
         &self,
         store: &Store,
@@ -67,7 +67,7 @@ impl Scope {
     }
 }
 
-/// Removes these jobs, and answers with those that went: one that a new job came from meanwhile stays.
+/// Removes these jobs and returns those that were removed. A job from which a new job was made meanwhile stays.
 pub async fn prune(
     store: &Store,
     state: &StateFolder,
@@ -82,13 +82,13 @@ pub async fn prune(
         fault::place("pruned");
         let went = |excess: &&Excess| gone.iter().any(|job| *job.id() == excess.job.id);
         pruned.extend(part.iter().filter(went).cloned());
-        // One that cannot be removed keeps no other from going.
+        // A job with files that cannot be removed does not prevent the removal of others.
         left = left.and(remove_files(state, gone).await);
     }
     left.map(|()| pruned)
 }
 
-/// The files of jobs whose rows are gone; all that can be, whatever is wrong with one of them.
+/// Removes the files of jobs without rows, as many as possible even if some fail.
 pub async fn remove_files(state: &StateFolder, gone: Vec<Job>) -> anyhow::Result<()> {
     let state = state.clone();
     let removed = tokio::task::spawn_blocking(move || {

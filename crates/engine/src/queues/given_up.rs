@@ -1,4 +1,4 @@
-//! Items that were given up: nobody works on them before a person has acted.
+//! Items that were given up: no agent works on them before a person has acted.
 
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::roster::Roster;
@@ -11,28 +11,28 @@ use super::places;
 use cowhand_store::{ItemFailures, Store, StoreError};
 use cowhand_work::Setting;
 
-/// Why an item was given up.
+/// Reason why an item was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GivenUp {
-    /// How often in a row work on it failed.
+    /// Number of failures in a row.
     pub failures: u32,
-    /// How it failed the last time.
+    /// Error of the last failure.
     pub reason: Option<String>,
     pub job: Option<JobId>,
     pub at: Option<Timestamp>,
 }
 
-/// An item that was given up, as our store knows it.
+/// An item that was given up, as the store has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GivenUpItem {
     pub id: WorkItemId,
     pub title: String,
     pub given_up: GivenUp,
-    /// Whose work it would be.
+    /// Schedules that take items from its queue.
     pub taken_by: Vec<TakenBy>,
 }
 
-/// A schedule that takes from a queue.
+/// A schedule that takes items from a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TakenBy {
     pub agent: AgentName,
@@ -47,7 +47,7 @@ impl From<&ItemFailures> for GivenUp {
 }
 
 impl GivenUp {
-    /// `failed 3 times in a row, the last time: exit code 3`
+    /// Returns a sentence such as `failed 3 times in a row, the last time: exit code 3`.
     pub fn sentence(&self) -> String {
         let reason = self.reason.as_deref().unwrap_or("the reason was not recorded");
         match self.failures {
@@ -58,7 +58,7 @@ impl GivenUp {
     }
 }
 
-/// What the fleet has given up, without asking the sources.
+/// Returns the items that the fleet has given up, without a request to the sources.
 pub async fn given_up(
     store: &Store,
     roster: &Roster,

@@ -1,4 +1,4 @@
-//! The queues of a fleet as people see them: what is available, what is claimed and by whom, what is still to be told.
+//! The queues of a fleet as people see them: available items, claimed items with their holders, and undelivered results.
 
 pub mod given_up;
 pub mod noticed;
@@ -18,51 +18,51 @@ use cowhand_work::unusable::Unusable;
 use cowhand_work::{Claimer, For, READING, Sources, Standing, WorkSource, WorkSourceError, within};
 use given_up::GivenUp;
 
-/// How long a claim of a person lasts without a renewal. A person takes longer than a job.
+/// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
 pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
 
-/// One queue, and who takes from it.
+/// One queue, and the agents that take items from it.
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub name: String,
     pub config: shape::WorkSource,
     pub agents: Vec<AgentName>,
     pub source: Arc<dyn WorkSource>,
-    /// How often work on an item may fail before nobody takes it any more.
+    /// Number of failures of an item after which it is given up.
     pub most_attempts: u32,
 }
 
-/// An item and how it stands.
+/// A work item and its status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ItemView {
     #[serde(flatten)]
     pub item: WorkItem,
     pub status: ItemStatus,
-    /// The job or the person, if it is one of this fleet.
+    /// Holder of the item in this fleet: a job or a person.
     pub held_by: Option<String>,
-    /// Whoever has claimed it as its source knows it, if nobody of this fleet has it: `FLEET/HOLDER`.
+    /// Holder according to the source, as `FLEET/HOLDER`, if nobody in this fleet holds the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_by: Option<String>,
-    /// Who takes from its queue.
+    /// Agents that take items from its queue.
     pub agents: Vec<AgentName>,
-    /// Why its source could not be told yet.
+    /// Reason why its result could not be delivered to the source yet.
     pub last_error: Option<String>,
-    /// Why it is left for a person.
+    /// Reason why it is left for a person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_up: Option<GivenUp>,
-    /// The result of its last job, if that was about another text and so was not told to the source. Only of one item that
-    /// is asked for by its id.
+    /// Result of its last job, if the item's text has changed since and the result was therefore not delivered. Only
+    /// present in requests for one item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_result: Option<DroppedResult>,
 }
 
-/// A result that its source was not told, because the item is not the same any more.
+/// A result that was not delivered to its source, because the item has changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DroppedResult {
-    /// Whose result it is; the job has it.
+    /// Job that has the result.
     pub job: JobId,
     pub at: Timestamp,
-    /// Why it was not told.
+    /// Reason why it was not delivered.
     pub message: String,
 }
 
@@ -71,11 +71,11 @@ pub struct DroppedResult {
 pub enum ItemStatus {
     Available,
     Claimed,
-    /// Its job has ended, and the source is to be told.
+    /// Its job has ended, and the result is to be delivered to the source.
     Closing,
-    /// Work on it failed, and nobody takes it before a person has acted.
+    /// Work on it failed, and no agent takes it before a person has acted.
     GivenUp,
-    /// It is there, and not offered: a person has to decide about it.
+    /// It exists and is not offered: a person has to decide about it.
     Withdrawn,
     /// Nothing is left to do.
     Done,
@@ -94,7 +94,7 @@ impl ItemStatus {
     }
 }
 
-/// All queues that the fleet's agents take from, or those of one agent.
+/// Returns all queues from which the fleet's agents take items, or those of one agent.
 pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
@@ -124,7 +124,7 @@ pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> V
     queues
 }
 
-/// The schedules that take from a queue.
+/// Returns the schedules that take items from a queue.
 pub fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
     let base = &sources.setting().base;
     let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
@@ -132,7 +132,7 @@ pub fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId
     all.filter_map(|whose| whose.schedule.map(|schedule| schedule.id)).collect()
 }
 
-/// Every source that the config names, once, with an agent that takes from it.
+/// Returns each work source of the config once, with an agent that uses it.
 pub fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
     let mut named: Vec<(&AgentName, &shape::WorkSource)> = Vec::new();
     for agent in &roster.agents {
@@ -150,7 +150,7 @@ fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
     [For::agent(agent)].into_iter().chain(of_schedules)
 }
 
-/// What is in a queue, and what was given up of it; with `claimed`, also what somebody has.
+/// Returns the available and given-up items of a queue; with `claimed`, also those that somebody holds.
 pub async fn items(
     queue: &Queue,
     sources: &Sources,
@@ -187,38 +187,38 @@ pub async fn items(
                 };
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
             }
-            // Somebody has it, or has done it, or has just put it back.
+            // Somebody holds it, has completed it, or has just put it back.
             Standing::Available | Standing::Claimed | Standing::Done => {}
         }
     }
     Ok(views)
 }
 
-/// What this fleet has in hand of a queue that cannot be asked.
+/// Returns the items of a queue that this fleet holds, for a source that cannot be reached.
 pub async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
     let known = Known::read(store).await?.of(&queue.name);
     let items = known.held.iter().map(|held| held.item.clone());
     Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &known)).collect())
 }
 
-/// A result that could not be told to its source yet.
+/// A result that could not be delivered to its source yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UntoldItem {
     pub id: WorkItemId,
     pub title: String,
-    /// Which queue it is in.
+    /// Name of its queue.
     pub queue: String,
-    /// The job, or the person who had it.
+    /// Job or person that held the item.
     pub held_by: String,
     pub agent: AgentName,
     pub since: Option<Timestamp>,
     pub last_error: String,
 }
 
-/// A source that was not told for so long is worth a word, also while it is still being told for the first time.
+/// Time after which an undelivered result is listed, even if its first delivery is still under way.
 const NOT_ANSWERED: SignedDuration = SignedDuration::from_secs(10);
 
-/// Results that could not be told to their source yet, without asking the sources.
+/// Returns the results that could not be delivered yet, without a request to the sources.
 pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, StoreError> {
     let is_late =
         |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) >= NOT_ANSWERED);
@@ -238,8 +238,8 @@ pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, St
     Ok(items.collect())
 }
 
-/// Who holds items of a queue whose source could not be told, and which stand there now. Asks the source only if there may
-/// be any.
+/// Returns the holders of items with an undelivered result that are now in the queue. Contacts the source only if there
+/// is an undelivered result.
 pub(crate) async fn seen_again(
     queue: &str,
     source: &dyn WorkSource,
@@ -258,7 +258,7 @@ pub(crate) async fn seen_again(
     Ok(untold.into_iter().map(|held| held.holder).collect())
 }
 
-/// Whether the item itself says that the holder has claimed it. It may stand under another id than when it was claimed.
+/// Returns whether the item itself names the holder. Its id may have changed since it was claimed.
 fn claims(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
     source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder)
 }
@@ -285,7 +285,7 @@ pub async fn find(
     unreadable.map_or(Ok(None), Err)
 }
 
-/// What our store knows of items.
+/// The rows of the store about items.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     pub held: Vec<HeldItem>,
@@ -299,7 +299,7 @@ impl Known {
         Ok(Self { held, failed: store.item_failures().await.map_err(other)? })
     }
 
-    /// Of one queue.
+    /// Returns the rows of one queue.
     #[must_use]
     pub fn of(&self, queue: &str) -> Self {
         let held = self.held.iter().filter(|held| held.queue == queue).cloned().collect();
@@ -309,8 +309,8 @@ impl Known {
 }
 
 impl Queue {
-    /// A row of ours knows better than a list from outside, which may be a moment old. An item that was given up and is
-    /// offered again is available: a person has put it back.
+    /// Describes an item. A row of the store has precedence over a list from outside, which may be a moment old. A
+    /// given-up item that is offered again is available, because a person has put it back.
     pub fn view(&self, item: WorkItem, status: ItemStatus, known: &Known) -> ItemView {
         let row = known.held.iter().find(|held| held.item.id == item.id);
         let row = row.or_else(|| known.held.iter().find(|held| claims(self.source.as_ref(), held, &item)));
@@ -346,7 +346,7 @@ impl Queue {
             (Ok(None), None) => return Ok(None),
             (Err(error), None) => return Err(error),
         };
-        // A row of ours knows better.
+        // A row of the store has precedence.
         if is_held {
             return Ok(Some(self.view(item, ItemStatus::Claimed, &known)));
         }

@@ -1,14 +1,14 @@
-//! Results that could not be told to their source, whose items were seen there again.
+//! Undelivered results with items that are in their source again.
 //!
-//! Whoever reads a source says what it saw. The loop that tells results takes that up between two tries, when it has none of
-//! them in hand, so that nothing is told twice at the same time.
+//! Code that reads a source reports the holders here. The outbox takes them between two deliveries, when it has no
+//! delivery under way, so that nothing is delivered twice at the same time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 
-/// One that cannot be told although its item is there is not tried at every poll.
+/// Time before the same result is reported again, so that one that cannot be delivered is not tried at every poll.
 const PAUSE: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Default)]
@@ -16,14 +16,14 @@ pub struct SeenAgain(Mutex<Holders>);
 
 #[derive(Debug, Default)]
 struct Holders {
-    /// Those whose results are to be tried.
+    /// Holders with a result to be tried.
     to_try: HashSet<String>,
-    /// When each was noticed last.
+    /// Time of the last report of each holder.
     noticed_at: HashMap<String, Timestamp>,
 }
 
 impl SeenAgain {
-    /// The item of this holder was seen. Says whether its result is to be tried for that.
+    /// Records that the item of this holder is there. Returns whether its result is to be tried for that.
     pub fn see(&self, holder: String, now: Timestamp) -> bool {
         let mut holders = self.lock();
         holders.noticed_at.retain(|_, at| now.duration_since(*at).abs() < PAUSE);

@@ -1,4 +1,4 @@
-//! What there is to say about why a schedule does not fire, or a firing did not run.
+//! Explanations why a schedule does not fire, or why a firing did not run.
 
 use cowhand_core::plan::{AwaitedSeat, LiveJob, LiveState, Snapshot, free_places};
 use cowhand_core::policy::{Closed, Misfire};
@@ -13,8 +13,8 @@ use super::{ScheduleStatus, ScheduleView};
 use cowhand_store::LedgerRow;
 
 impl ScheduleView {
-    /// With all there is to say about a pause, a budget, a calendar or a used-up provider. One that waits for something else has the
-    /// note all the same: that is what it will wait for then.
+    /// Adds the explanation of a pause, a budget, a calendar or a used-up provider. A schedule that waits for something
+    /// else gets the note as well, because it will wait for that next.
     pub(super) fn explained(
         mut self,
         roster: &Roster,
@@ -68,7 +68,7 @@ impl ScheduleView {
         self.with_calendar(schedule, now)
     }
 
-    /// Whether it would fire before there is money again.
+    /// Returns whether the schedule would fire before the budget allows spending again.
     fn is_put_off(&self, schedule: &Schedule, until: Option<Timestamp>, now: Timestamp) -> bool {
         let Some(until) = until else { return self.next_run_at.is_none() };
         match &schedule.trigger {
@@ -79,7 +79,7 @@ impl ScheduleView {
         }
     }
 
-    /// With the key of its calendar that keeps it from firing. A person may fire it all the same.
+    /// Adds the key of the calendar that keeps the schedule from firing. A person can still trigger it.
     fn with_calendar(mut self, schedule: &Schedule, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
         if let Some(passed_over) = self.passed_over(schedule, now) {
@@ -103,7 +103,7 @@ impl ScheduleView {
         }
     }
 
-    /// Tells which key of the calendar makes it pass over the next time that its expression names.
+    /// Names the key of the calendar because of which the next time of the cron expression is skipped.
     fn passed_over(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
         let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
         if self.skip_reason != Some(SkipReason::NotDue) {
@@ -126,7 +126,7 @@ impl ScheduleView {
     }
 }
 
-/// The limit that its jobs wait for, if one of them does; the oldest comes first.
+/// Returns the usage limit for which a job of the schedule waits, if there is one; the oldest job comes first.
 fn limit<'a>(
     agent: &Agent,
     schedule: &Schedule,
@@ -138,7 +138,7 @@ fn limit<'a>(
     snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.limit_of(agent, job, now))
 }
 
-/// Returns the place at a provider that its jobs wait for, if one of them waits and the agent itself has room.
+/// Returns the provider slot for which a job of the schedule waits, if there is one and the agent has a free place.
 fn slot(
     roster: &Roster,
     agent: &Agent,
@@ -157,7 +157,7 @@ fn slot(
     snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.seat_of(roster, agent, job, now))
 }
 
-/// Why its oldest job that could not be started waits, and until when.
+/// Explains why the oldest requeued job of the schedule waits, and until when.
 fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id));
     jobs.filter_map(|job| Some((job, job.put_back(now)?)))
@@ -165,13 +165,13 @@ fn put_back(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<
         .next()
 }
 
-/// Why its oldest job that failed and is tried again waits, and until when.
+/// Explains why the oldest job of the schedule with a failed attempt waits, and until when.
 fn tried_again(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Option<(Timestamp, String)> {
     let (job, until) = snapshot.tried_again(schedule.id, now)?;
     Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
 }
 
-/// What is asked before it is known what a firing runs for, in this order.
+/// Lists what is checked and asked to prepare a firing, in this order.
 pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
     let source =
         schedule.work_source.as_ref().or(agent.settings.work_source.as_ref()).map(|source| match source {
@@ -187,7 +187,7 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
     asked.join(", ")
 }
 
-/// Why a firing ran or did not, in words.
+/// Explains why a firing ran or did not run.
 pub fn why_of(
     row: &LedgerRow,
     schedule: &Schedule,
@@ -223,7 +223,7 @@ pub fn why_of(
     }
 }
 
-/// How the note of a firing begins that its command did not let through.
+/// Beginning of the note of a firing that its `when_command` rejected.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
 fn missed(row: &LedgerRow, schedule: &Schedule) -> &'static str {
@@ -236,7 +236,7 @@ fn missed(row: &LedgerRow, schedule: &Schedule) -> &'static str {
     }
 }
 
-/// Commands and questions of trust leave a note, except those of an earlier version.
+/// Explains a filtered firing without a note. Only `when_command` and trust write notes, and earlier versions did not.
 const fn filtered_by(schedule: &Schedule) -> &'static str {
     if schedule.when_command.is_some() {
         "its `filter` or `when_command` did not let it through"

@@ -1,4 +1,4 @@
-//! The secrets of a fleet: what is masked in everything that is written down or shown.
+//! The secrets of a fleet, which are masked in everything that is stored or shown.
 
 pub mod named;
 
@@ -15,20 +15,21 @@ use crate::loaded::Loaded;
 use cowhand_run::redact::Redactor;
 use cowhand_work::Setting;
 
-/// Knows all secrets of the fleet, whichever agent they are meant for: the values of variables that the config names as
-/// secrets, or whose names say that they are, passwords in addresses, what signs deliveries, and what MCP servers, hooks
-/// and the collector of traces are told. `agent` is one that need not be in the config.
+/// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
+/// config names as secrets, or that have a name of a secret; passwords in addresses; the keys that sign deliveries; and
+/// the headers and secrets of MCP servers, hooks and the trace collector. `agent` is a further agent that need not be
+/// in the config.
 pub(crate) fn redactor_over(loaded: &Loaded, agent: Option<&Agent>) -> Redactor {
     let Loaded { roster, variables, sources, named, .. } = loaded;
     redactor_of(&SecretPlaces { roster, variables, setting: sources.setting(), named }, agent)
 }
 
-/// The same for all agents of the config, made once.
+/// Returns the redactor for all agents of the config, which is made once.
 pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
     Arc::clone(loaded.redactor.get_or_init(|| Arc::new(redactor_over(loaded, None))))
 }
 
-/// The same for a fleet of which no daemon runs.
+/// Returns the redactor for a fleet without a running daemon.
 #[expect(clippy::implicit_hasher, reason = "the variables come from one place, which uses the default")]
 pub fn redactor_without_daemon(
     roster: &Roster,
@@ -39,7 +40,7 @@ pub fn redactor_without_daemon(
     redactor_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
 }
 
-/// Where secrets of a fleet are named.
+/// The places that contain or name secrets of a fleet.
 struct SecretPlaces<'a> {
     roster: &'a Roster,
     variables: &'a HashMap<String, String>,
@@ -70,7 +71,7 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     Redactor::of(variables.chain(told).chain(of_schedules).chain(named).chain(store).chain(traces).collect())
 }
 
-/// The variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
+/// Returns the variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
 fn variables_of(agent: &Agent) -> Vec<(String, String)> {
     let settings = &agent.settings;
     let container = settings.docker.iter().filter_map(|docker| docker.env.clone()).flatten();
@@ -79,7 +80,7 @@ fn variables_of(agent: &Agent) -> Vec<(String, String)> {
     settings.env.clone().into_iter().chain(container).chain(others).chain(servers).collect()
 }
 
-/// What an agent's MCP servers and hooks are told.
+/// Returns the secrets that an agent sends to its MCP servers and hooks.
 fn told_by(agent: &Agent) -> Vec<String> {
     let servers = agent.settings.mcp_servers.values().filter_map(|server| server.headers.as_ref());
     let headers = servers.flat_map(IndexMap::values).flat_map(|value| said_in_parts(value));
@@ -93,12 +94,12 @@ pub fn of_hook(hook: &Hook) -> Vec<String> {
     values.flat_map(|value| said_in_parts(value)).collect()
 }
 
-/// Whole and word by word: `Bearer abc` is said as `abc`.
+/// Returns a value whole and by words, because `abc` of `Bearer abc` can appear alone.
 fn said_in_parts(value: &str) -> impl Iterator<Item = String> {
     [value].into_iter().chain(value.split_whitespace().skip(1)).map(str::to_owned)
 }
 
-/// Of `https://user:password@host/`.
+/// Returns the password of an address such as `https://user:password@host/`.
 fn password(value: &str) -> Option<&str> {
     let (_, after) = value.split_once("://")?;
     let authority = after.split(['/', '?', '#']).next()?;

@@ -1,11 +1,11 @@
-//! Which variables hold secrets because the config says so: the keys that end in `_env` name them, whatever they are called.
+//! The variables that hold secrets because the config says so: keys that end in `_env` name them, whatever their own name.
 
 use std::collections::BTreeSet;
 
 use cowhand_core::roster::Roster;
 use serde_json::Value;
 
-/// All of a fleet: what its agents and schedules are, and what only its files say.
+/// Returns these variables of a whole fleet: those of its agents and schedules, and those that only the shown config has.
 pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
     let mut names = BTreeSet::new();
     for agent in &roster.agents {
@@ -23,7 +23,7 @@ pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// As it stands in a file. All of it was read from one, or could be.
+/// Returns a part of the config as it is written in a file.
 fn written(part: &impl serde::Serialize) -> Value {
     serde_json::to_value(part).unwrap_or_default()
 }
@@ -33,7 +33,7 @@ fn look_in(value: &Value, names: &mut BTreeSet<String>) {
         Value::Object(fields) => {
             for (key, field) in fields {
                 match field {
-                    // A webhook's may name several.
+                    // The key of a webhook can name several variables.
                     Value::String(text) if key.ends_with("_env") => {
                         let own = text.split(',').map(str::trim).filter(|name| !name.is_empty());
                         names.extend(own.map(str::to_owned));
@@ -54,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// Every key that there is, by the schema: a new one is found without further ado.
+    /// The test takes all keys from the schema, so that it covers new keys.
     #[test]
     fn every_key_of_the_schema_that_names_a_variable() {
         fn keys(schema: &Value, found: &mut BTreeSet<String>) {

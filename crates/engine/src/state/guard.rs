@@ -1,16 +1,16 @@
-//! Who may use the state folder: its owner and nobody else.
+//! Checks that only the owner can use the state folder.
 
 use std::fs::{self, DirEntry, Metadata, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-/// Links of ours: to sockets that need a shorter path.
+/// Symbolic links that cowhand itself makes, to sockets that need a shorter path.
 const OWN_LINKS: [&str; 2] = ["sock", "talk"];
-/// Folders whose entries are ours one by one. What is in a workspace belongs to its repository.
+/// Folders of which each entry is checked. The contents of a workspace belong to its repository.
 const LOOKED_INTO: [&str; 2] = ["jobs", "attempts"];
 
-/// Refuses a folder that belongs to somebody else, or that has a symbolic link in it. A folder that does not exist is fine.
+/// Refuses a folder that belongs to another user or contains a symbolic link. A missing folder is accepted.
 pub(super) fn check(folder: &Path) -> io::Result<()> {
     each(folder, &mut |path, found| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -39,7 +39,7 @@ fn refused(path: &Path, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, format!("{} {why}", path.display()))
 }
 
-/// Takes all rights of other users away, also from what an older version or another umask has left.
+/// Removes all rights of other users, including those that an older version or another umask has left.
 pub(super) fn close(folder: &Path) -> io::Result<()> {
     each(folder, &mut |path, found| {
         let open = found.mode() & 0o077 != 0;
@@ -47,7 +47,7 @@ pub(super) fn close(folder: &Path) -> io::Result<()> {
             return Ok(());
         }
         if found.is_dir() && path.parent() != Some(folder) && path != folder {
-            // Of an attempt or a job. A closed folder keeps others from all that is in it.
+            // The folder of an attempt or a job. Other users cannot reach anything inside a closed folder.
             return close_all(path);
         }
         narrow(path, found)
@@ -67,12 +67,12 @@ fn close_all(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The owner's rights stay as they are.
+/// Removes the rights of other users from one file or folder; the owner's rights stay.
 fn narrow(path: &Path, found: &Metadata) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(found.mode() & 0o700))
 }
 
-/// Calls `see` for the folder, for what is in it, and for what is in its folders of jobs and attempts.
+/// Calls `see` for the folder, for each entry, and for each entry of its folders of jobs and attempts.
 fn each(folder: &Path, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
     match fs::metadata(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -91,10 +91,10 @@ fn each(folder: &Path, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) 
     Ok(())
 }
 
-/// What is gone meanwhile is no trouble: a daemon may be at work there.
+/// Calls `see` for one entry. An entry that no longer exists is skipped, because a daemon may be removing it.
 fn see_one(entry: &DirEntry, see: &mut dyn FnMut(&Path, &Metadata) -> io::Result<()>) -> io::Result<()> {
     let seen = entry.metadata().and_then(|found| {
-        // A socket has its mode from its own maker, who may just be at it.
+        // The process that binds a socket sets its mode, and may be doing so now.
         if found.file_type().is_socket() { Ok(()) } else { see(&entry.path(), &found) }
     });
     match seen {

@@ -1,5 +1,5 @@
-//! Where jobs speak to the fleet: a folder that holds one socket and nothing else, so that it can be bound into a sandbox.
-//! It is the folder that is bound, so that the socket of the next daemon is seen in there, too.
+//! The folder of the job socket. It contains only that socket, so that a sandbox can bind the folder. The folder is
+//! bound, not the socket, so that the socket of the next daemon is visible inside, too.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -12,13 +12,14 @@ use cowhand_system::remove::absent_is_ok;
 const FOLDER: &str = "talk";
 const SOCKET: &str = "job.sock";
 
-/// The socket, in its folder.
+/// Returns the path of the job socket.
 pub fn job_socket(state: &StateFolder) -> io::Result<PathBuf> {
     Ok(job_folder(state)?.join(SOCKET))
 }
 
-/// Made if it is not there. In the state folder, or, where that has too long a name, where a link in it leads: the same
-/// place for as long as it is ours, since agents that run know it by its name.
+/// Returns the folder of the job socket, and creates it if it is missing. If the path in the state folder is too long
+/// for a socket, the folder is elsewhere and a link in the state folder points to it. The place stays the same as long
+/// as the folder belongs to this user, because running agents know its path.
 pub fn job_folder(state: &StateFolder) -> io::Result<PathBuf> {
     let known_as = std::path::absolute(state.path())?.join(FOLDER);
     if known_as.join(SOCKET).as_os_str().len() <= LONGEST_SOCKET_PATH {

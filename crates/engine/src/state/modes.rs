@@ -1,5 +1,5 @@
-//! The modes of what is in the state folder. A process of the same owner can change them, by mistake or on purpose, and then
-//! nobody reaches the daemon, or everybody does.
+//! The modes of the files in the state folder. A process of the same user can change them, by mistake or on purpose;
+//! then nobody can reach the daemon, or everybody can.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use tracing::{error, info, warn};
 use super::StateFolder;
 use cowhand_system::closed::{advice, closed_folder, reopen};
 
-/// What is in the folder and is for its owner alone, beside the folder itself.
+/// Entries of the folder that only the owner may use, in addition to the folder itself.
 const OWN: [&str; 11] = [
     "jobs",
     "attempts",
@@ -25,10 +25,10 @@ const OWN: [&str; 11] = [
     "daemon.lock",
 ];
 
-/// Told once for each path, however often it has to be done.
+/// Paths with a logged change, so that each is logged once.
 static TOLD: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 
-/// Restores the owner's mode of each path, as far as that is possible. What contains comes before what is contained.
+/// Restores the owner's mode of each path, as far as possible. A folder has to come before its contents.
 pub(crate) fn restore(paths: &[&Path]) {
     for path in paths {
         let Ok(Some(mode)) = reopen(path) else { continue };
@@ -43,15 +43,15 @@ pub(crate) fn restore(paths: &[&Path]) {
     }
 }
 
-/// Looks after the modes of one state folder.
+/// Keeps the modes of one state folder correct.
 #[derive(Debug, Default)]
 pub(crate) struct Modes {
-    /// The folder on the way to it that cannot be searched.
+    /// Folder on the path to the state folder that cannot be searched.
     closed: Option<PathBuf>,
 }
 
 impl Modes {
-    /// Restores what can be restored, and says, when that changes, whether the folder can be reached.
+    /// Restores the modes, and logs when the folder becomes unreachable or reachable again.
     pub(crate) fn look(&mut self, state: &StateFolder) {
         state.restore_modes();
         let closed = closed_folder(&state.lock_file());
@@ -70,7 +70,7 @@ impl Modes {
 }
 
 impl StateFolder {
-    /// Restores the owner's mode of the folder and of what is in it.
+    /// Restores the owner's mode of the folder and of its entries.
     pub(crate) fn restore_modes(&self) {
         restore(&[&self.0]);
         for name in OWN {

@@ -1,4 +1,4 @@
-//! Where sockets are when the path of the state folder is too long for the address of a socket.
+//! The place of sockets if the path of the state folder is too long for the address of a socket.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::StateFolder;
 
-/// The longest path of a socket that every system accepts.
+/// Longest path of a socket that every system accepts.
 pub const LONGEST_SOCKET_PATH: usize = 100;
 
-/// A folder of ours with a short name; the same state folder always has the same place in it.
+/// Returns a short path in a folder of this user. The same state folder always gets the same path.
 pub fn short_socket_path(state: &StateFolder) -> io::Result<PathBuf> {
     let me = rustix::process::getuid().as_raw();
     let folder = match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
@@ -20,7 +20,7 @@ pub fn short_socket_path(state: &StateFolder) -> io::Result<PathBuf> {
         None => PathBuf::from(format!("/tmp/cowhand-{me}")),
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-    // Anybody can make a folder in /tmp before us.
+    // Any user can create this folder in /tmp first.
     let found = fs::symlink_metadata(&folder)?;
     if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
         let message = format!("{} is not a folder that only we can use; remove it", folder.display());

@@ -1,4 +1,4 @@
-//! Where traces go: what the config says, or else the variables that all programs with OpenTelemetry know.
+//! The collector of traces: from the config, or from the standard variables of OpenTelemetry.
 
 use cowhand_core::shape::Traces;
 use percent_encoding::percent_decode_str;
@@ -7,14 +7,14 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub(super) struct Collector {
     pub(super) url: Url,
-    /// Some are secret.
+    /// HTTP headers, some of which are secret.
     pub(super) headers: HeaderMap,
 }
 
 const PATH: &str = "v1/traces";
 
 impl Collector {
-    /// None if nobody wants traces.
+    /// Returns the configured collector; `None` if there is none.
     pub(super) fn wanted(
         config: Option<&Traces>,
         variable: impl Fn(&str) -> Option<String>,
@@ -26,7 +26,7 @@ impl Collector {
             return Ok(Some(Self { url, headers: collect("`traces.headers`", headers)? }));
         }
         let (name, endpoint) = match variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") {
-            // This one is the whole address, and the general one is where all signals have theirs.
+            // This variable is the whole address; the general one is the base address of all signals.
             Some(endpoint) => ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", endpoint),
             None => match variable("OTEL_EXPORTER_OTLP_ENDPOINT") {
                 Some(endpoint) => ("OTEL_EXPORTER_OTLP_ENDPOINT", below(&endpoint)),
@@ -40,7 +40,7 @@ impl Collector {
         Ok(Some(Self { url, headers: headers.unwrap_or_default() }))
     }
 
-    /// For people: without a user, a password and a query.
+    /// Returns the address for display: without user, password and query.
     pub(super) fn place(&self) -> String {
         let mut url = self.url.clone();
         // Neither can fail for an address with a host.
@@ -54,14 +54,14 @@ fn below(endpoint: &str) -> String {
     format!("{}/{PATH}", endpoint.trim_end_matches('/'))
 }
 
-/// What is wrong names its place and not its value, which may hold a key.
+/// Parses an address. An error names the location and not the value, which may contain a key.
 fn address(place: &str, text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.filter(|url| url.host().is_some());
     url.ok_or_else(|| format!("{place} is no web address; expected for example http://127.0.0.1:4318"))
 }
 
-/// `name=value,other=value`, with values written as in an address.
+/// Parses `name=value,other=value`, with percent-encoded values.
 fn pairs(written: &str) -> impl Iterator<Item = (String, String)> {
     written.split(',').filter(|pair| !pair.trim().is_empty()).map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));

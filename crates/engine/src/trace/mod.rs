@@ -1,8 +1,8 @@
-//! Traces: of each job that has ended one, for a collector of OpenTelemetry.
+//! Traces: one for each ended job, for an OpenTelemetry collector.
 //!
-//! A trace is made of what the store and the job's output know, after the end of the job: so a daemon that dies
-//! meanwhile takes nothing of it along, and a job that runs costs nothing. The event log is the queue, and a file in the
-//! state folder says how far it was read. Ids follow from the job's, so a trace that is sent twice is the same one.
+//! A trace is made after the end of the job, from the store and the job's output. So nothing is lost if a daemon dies,
+//! and a running job causes no costs. The event log is the queue, and a file in the state folder holds the cursor. Ids
+//! are derived from the job's id, so that a trace that is sent twice is the same one.
 
 mod collector;
 mod otlp;
@@ -29,23 +29,23 @@ use otlp::Exporter;
 use span::{Ids, Span};
 use tool::Calls;
 
-/// Events looked at together.
+/// Number of events that are read at once.
 const PAGE: u32 = 500;
-/// Spans that are sent together, but for those of one job more.
+/// Number of spans after which they are sent; those of the last job may exceed it.
 const MANY_SPANS: usize = 2000;
-/// Before a store that failed is asked again.
+/// Time before a failed store is asked again.
 const RETRY: Duration = Duration::from_secs(5);
-/// What is not sent by then is sent at the next start.
+/// Time limit at the stop. Traces that are not sent by then are sent at the next start.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// In the state folder: the last event whose traces are sent or given up.
+/// File in the state folder with the last event of which the traces are sent or given up.
 const CURSOR: &str = "traces";
 
-/// Whoever sends traces, if anybody wants them.
+/// The task that sends traces, if a collector is configured.
 #[derive(Debug)]
 pub struct Traces(Option<(watch::Sender<bool>, JoinHandle<()>)>);
 
 impl Traces {
-    /// Settings that are no good are a warning: traces are not work.
+    /// Starts sending traces. Invalid settings only cause a warning, because traces are not essential.
     pub async fn start(engine: &Arc<Engine>) -> Result<Self, StoreError> {
         let loaded = engine.loaded();
         let variable = |name: &str| loaded.sources.setting().variable(name);
@@ -56,7 +56,7 @@ impl Traces {
             None
         });
         let Some(exporter) = exporter else {
-            // What happens until somebody wants traces again is not told then.
+            // Events before traces are configured again are not sent then.
             if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(CURSOR))) {
                 warn!("how far traces were sent is not forgotten: {error}");
             }
@@ -75,20 +75,20 @@ impl Traces {
         Ok(Self(Some((stop, tokio::spawn(follower.follow(stopped))))))
     }
 
-    /// Sends what there is, if that is quick.
+    /// Sends the remaining traces within the time limit.
     pub async fn stop(&mut self) {
         let Some((stop, mut task)) = self.0.take() else { return };
         stop.send_replace(true);
         if tokio::time::timeout(LAST_WORDS, &mut task).await.is_err() {
             info!("some traces are not sent yet; they will be at the next start");
             task.abort();
-            // Aborted as it was asked for, and then nothing holds the state folder any more.
+            // After the abort, the task does not hold the state folder any more.
             let _ = task.await;
         }
     }
 }
 
-/// A daemon that could not begin leaves nobody behind who holds its state folder.
+/// If the daemon could not start, no task may hold its state folder.
 impl Drop for Traces {
     fn drop(&mut self) {
         if let Some((_, task)) = &self.0 {
@@ -97,7 +97,7 @@ impl Drop for Traces {
     }
 }
 
-/// Where the last daemon was, unless nobody sent traces then, or the store is another one by now.
+/// Returns the cursor of the last daemon, unless it sent no traces or the store is a different one.
 async fn first(engine: &Engine) -> Result<i64, StoreError> {
     let known = fs::read_to_string(engine.home.state.path().join(CURSOR)).ok();
     let known = known.and_then(|text| text.trim().parse().ok());
@@ -107,10 +107,10 @@ async fn first(engine: &Engine) -> Result<i64, StoreError> {
 
 struct Follower {
     engine: Arc<Engine>,
-    /// Who we are to others, as part of the ids.
+    /// Id of the fleet, a part of the ids.
     fleet: String,
     exporter: Exporter,
-    /// The last event that was looked at.
+    /// The last event that was read.
     cursor: i64,
     pending: Vec<Span>,
 }
@@ -118,7 +118,7 @@ struct Follower {
 impl Follower {
     async fn follow(mut self, mut stop: watch::Receiver<bool>) {
         loop {
-            // Before the look, so that what comes while it lasts is seen by the next one.
+            // Before the read, so that the next one sees what comes meanwhile.
             let (stopping, seen) = (*stop.borrow_and_update(), self.engine.store.committed());
             let looked = self.catch_up().await;
             if stopping {
@@ -126,7 +126,7 @@ impl Follower {
             }
             if let Err(error) = looked {
                 warn!("cannot look for jobs to trace: {error}");
-                // It may be told to stop meanwhile, and then looks once more.
+                // If a stop is requested meanwhile, the loop reads once more.
                 let _ = tokio::time::timeout(RETRY, stop.changed()).await;
                 continue;
             }
@@ -157,7 +157,7 @@ impl Follower {
         }
     }
 
-    /// Whether it told of something that is ours to send.
+    /// Adds the spans of an event, and returns whether this node has to send any.
     async fn take(&mut self, event: Event) -> Result<bool, StoreError> {
         let is_end = match event.fact {
             Fact::JobCompleted { .. } | Fact::JobFailed { .. } | Fact::JobCancelled { .. } => true,
@@ -167,9 +167,9 @@ impl Follower {
         let Some(id) = &event.job else { return Ok(false) };
         let history = match self.engine.store.history(id.clone()).await {
             Ok(Some(history)) if is_ours(&history, &self.engine.home.node) => history,
-            // Pruned since, or another node's.
+            // The job was pruned, or belongs to another node.
             Ok(_) => return Ok(false),
-            // It will not be readable later either.
+            // The row will not be readable later either.
             Err(error @ StoreError::Unreadable { .. }) => {
                 warn!(job = %id, "it has no trace: {error}");
                 return Ok(false);
@@ -187,7 +187,7 @@ impl Follower {
         Ok(true)
     }
 
-    /// Output that cannot be read is left out.
+    /// Reads the tool calls of a job. Output that cannot be read is left out.
     async fn calls(&self, history: &JobHistory) -> Calls {
         let id = history.job.id();
         let windows = history.attempts.iter().map(span::window_of(history)).collect();
@@ -198,7 +198,7 @@ impl Follower {
         calls
     }
 
-    /// Traces that cannot be sent are given up.
+    /// Sends the pending spans. If that fails, they are given up.
     async fn send(&mut self) {
         if self.pending.is_empty() {
             return;
@@ -218,8 +218,8 @@ impl Follower {
     }
 }
 
-/// The node that ran it has its output. One that nobody ran, or whose node was lost, is told by everybody: it is the
-/// same trace each time.
+/// Returns whether this node sends the trace: the node that ran the job has its output. A job that never ran, or with a
+/// lost node, is sent by every node: the trace is the same each time.
 fn is_ours(history: &JobHistory, node: &str) -> bool {
     let lost = matches!(
         history.job.state(),

@@ -1,4 +1,4 @@
-//! OTLP over HTTP, with JSON: how spans are written, and how a collector is given them.
+//! OTLP over HTTP with JSON: serialises spans and sends them to a collector.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ pub(super) struct Exporter {
     http: Client,
     collector: Collector,
     node: String,
-    /// How the last one went: a collector that is away is not asked again and again for each trace.
+    /// False after a failure: while a collector is not available, it is not tried several times for each trace.
     well: bool,
 }
 
-/// Of one try.
+/// Time limit of one try.
 const PATIENCE: Duration = Duration::from_secs(10);
 const TRIES: u32 = 4;
-/// Before the second try; then twice as long each time.
+/// Pause before the second try; it doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// Of an answer, more is not read.
+/// Longest part of an answer that is read.
 const LONGEST_ANSWER: usize = 64 << 10;
 
-/// What was wrong with one try.
+/// Error of one try.
 #[derive(Debug)]
 enum Trouble {
-    /// It may pass, perhaps after the time that the collector named.
+    /// A temporary error, perhaps with the pause that the collector asked for.
     Passing {
         message: String,
         after: Option<Duration>,
@@ -42,12 +42,12 @@ enum Trouble {
 
 impl Exporter {
     pub(super) fn new(collector: Collector, node: &str) -> Result<Self, String> {
-        // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
+        // Without a provider, building a client panics. Another part of this process may have installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = Client::builder()
             .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
             .timeout(PATIENCE)
-            // Our headers are for the collector that was named.
+            // The headers are only for the configured collector.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| format!("no HTTP client can be made: {error}"))?;
@@ -58,7 +58,7 @@ impl Exporter {
         self.collector.place()
     }
 
-    /// A few times if need be. While the collector is in trouble, once.
+    /// Sends spans, with a few tries if necessary. After a failure, only one try is made.
     pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), String> {
         let body = document(spans, &self.node).to_string();
         let tries = if self.well { TRIES } else { 1 };
@@ -70,7 +70,7 @@ impl Exporter {
                     return Ok(());
                 }
                 Err(Trouble::Passing { message, after }) if left > 0 => {
-                    // Never sooner than we would ourselves.
+                    // Never sooner than the own pause.
                     let wait = after.unwrap_or_default().max(pause).min(LONGEST_PAUSE);
                     debug!(?wait, "traces are sent again: {message}");
                     tokio::time::sleep(wait).await;
@@ -81,7 +81,7 @@ impl Exporter {
                     self.well = false;
                     message
                 }
-                // The collector is there, and refuses these.
+                // The collector is available and refuses these spans.
                 Err(Trouble::Lasting(message)) => message,
             };
             return Err(message);
@@ -99,7 +99,7 @@ impl Exporter {
             return Ok(());
         }
         let message = format!("the collector answered {status}");
-        // These and no others are to be tried again, says OTLP.
+        // OTLP allows retries for these status codes only.
         if [429, 502, 503, 504].map(|code| StatusCode::from_u16(code).ok()).contains(&Some(status)) {
             return Err(Trouble::Passing { message, after });
         }
@@ -107,7 +107,7 @@ impl Exporter {
     }
 }
 
-/// Without the address, which may hold a key.
+/// Converts an error without the address, which may contain a key.
 fn away(error: reqwest::Error) -> Trouble {
     let error = error.without_url();
     let (mut message, mut cause) = (error.to_string(), std::error::Error::source(&error));
@@ -118,7 +118,7 @@ fn away(error: reqwest::Error) -> Trouble {
     Trouble::Passing { message, after: None }
 }
 
-/// In seconds; a date is as good as nothing.
+/// Returns the pause in seconds; a date is ignored.
 fn retry_after(answer: &Response) -> Option<Duration> {
     answer.headers().get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
@@ -134,7 +134,7 @@ async fn read(mut answer: Response) -> reqwest::Result<Vec<u8>> {
     Ok(body)
 }
 
-/// A collector may take some spans and not others; it says so in an answer of success.
+/// Logs rejected spans. A collector reports them in a successful answer.
 fn note_rejected(body: &[u8]) {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return };
     let rejected = &answer["partialSuccess"]["rejectedSpans"];
@@ -149,7 +149,7 @@ fn note_rejected(body: &[u8]) {
     }
 }
 
-/// One request: all spans of one program.
+/// Builds one request with all spans of this process.
 fn document(spans: &[Span], node: &str) -> Value {
     let resource = [
         ("service.name", Attribute::Text("cowhand".to_owned())),
@@ -192,7 +192,7 @@ fn written(span: &Span) -> Value {
 fn attributes(all: &[(&'static str, Attribute)]) -> Vec<Value> {
     let value = |attribute: &Attribute| match attribute {
         Attribute::Text(text) => json!({"stringValue": text}),
-        // 64 bits are written as text, with a sign.
+        // A 64-bit integer is written as text, and is signed.
         Attribute::Whole(number) => json!({"intValue": number.min(&i64::MAX.cast_unsigned()).to_string()}),
         Attribute::Number(number) => json!({"doubleValue": number}),
         Attribute::Truth(truth) => json!({"boolValue": truth}),
@@ -200,7 +200,7 @@ fn attributes(all: &[(&'static str, Attribute)]) -> Vec<Value> {
     all.iter().map(|(key, attribute)| json!({"key": key, "value": value(attribute)})).collect()
 }
 
-/// As text, as JSON has no such numbers; before 1970 there is no time.
+/// Returns the time as text, because JSON has no such numbers; times before 1970 become 0.
 fn nanoseconds(at: Timestamp) -> String {
     at.as_nanosecond().max(0).to_string()
 }

@@ -1,4 +1,4 @@
-//! A job's way as spans: the job, its wait, its attempts with their tool calls, and the report to its work source.
+//! The spans of a job: the job, its wait, its attempts with their tool calls, and the report to its work source.
 
 use cowhand_core::cut::cut;
 use cowhand_core::event::{Event, Fact};
@@ -13,7 +13,7 @@ use cowhand_store::{JobHistory, PastAttempt};
 pub(super) type TraceId = [u8; 16];
 pub(super) type SpanId = [u8; 8];
 
-/// A stretch of time with a name.
+/// A period of time with a name.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Span {
     pub(super) trace: TraceId,
@@ -24,7 +24,7 @@ pub(super) struct Span {
     pub(super) end: Timestamp,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
     pub(super) status: Status,
-    /// The job that this one came from.
+    /// Root span of the job that this one was made from.
     pub(super) link: Option<(TraceId, SpanId)>,
 }
 
@@ -38,14 +38,14 @@ pub(super) enum Attribute {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Status {
-    /// Nothing to say, as for what was cancelled.
+    /// No status, for example for a cancelled job.
     Unset,
     Ok,
-    /// What a tool said when it failed is not told: it may be anything.
+    /// The error. For a tool it has no message, because that text may be anything.
     Error(Option<String>),
 }
 
-/// A message may be a page of the agent's output.
+/// Longest message of a status; the original may be a page of the agent's output.
 const LONGEST_MESSAGE: usize = 1000;
 
 impl Span {
@@ -54,7 +54,7 @@ impl Span {
     }
 }
 
-/// The ids of a job's trace and its spans, which anybody who knows the fleet and the job finds again.
+/// The ids of a job's trace and spans, derived from the ids of the fleet and the job.
 #[derive(Debug)]
 pub(super) struct Ids {
     fleet: String,
@@ -85,27 +85,27 @@ impl Ids {
         id
     }
 
-    /// Below `parent`, or the root itself.
+    /// Builds a span below `parent`, or the root span.
     fn make(&self, part: &str, parent: Option<SpanId>, name: String, (start, end): Window) -> Span {
         let (trace, id) = (self.trace(), self.span(part));
         let (attributes, status, link) = (Vec::new(), Status::Unset, None);
-        // A clock that was set back makes no span that ends before it begins.
+        // If the clock was set back, the span does not end before it begins.
         Span { trace, id, parent, name, start, end: end.max(start), attributes, status, link }
     }
 }
 
-/// From which time to which an attempt of this job was.
+/// Returns a function that gives the start and the end of an attempt of this job.
 pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> Window {
     let ended = JobRecord::from(history.job.clone()).finished_at;
     move |attempt| {
-        // A job has the time at which its agent ended, its last attempt that at which somebody noticed.
+        // The end of a job is when its agent ended; the end of its last attempt is when the daemon noticed it.
         let end = attempt.ended_at.into_iter().chain(ended).min();
         (attempt.started_at, end.unwrap_or(attempt.started_at))
     }
 }
 
-/// The whole trace of a job that has ended, but for its report. `began` says when the agent of an attempt was started,
-/// if that is known here. Nothing of prompts, inputs and answers is in it.
+/// Builds the whole trace of an ended job, without its report. `began` returns when the agent of an attempt was
+/// started, if that is known here. The trace contains no prompts, inputs or answers.
 pub(super) fn of_job(
     ids: &Ids,
     history: &JobHistory,
@@ -133,7 +133,7 @@ pub(super) fn of_job(
     spans.extend(calls.all.iter().enumerate().filter_map(|(place, call)| {
         let attempt = history.attempts.get(call.attempt)?;
         let parent = ids.span(&attempt_part(attempt));
-        // An answer may have been read after its agent had ended.
+        // An answer may have been read after the end of its agent.
         let latest = window_of(attempt).1;
         let (start, end) = (call.start.min(latest), call.end.map_or(latest, |end| end.min(latest)));
         let name = format!("tool {}", call.name);
@@ -179,7 +179,7 @@ fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, wind
     span
 }
 
-/// Nothing if the agent told nothing.
+/// Returns the usage; empty if the agent reported none.
 fn spent(record: &JobRecord) -> Vec<(&'static str, Attribute)> {
     let Some(usage) = &record.usage else { return Vec::new() };
     let mut all = ModelUsage::default();
@@ -220,8 +220,8 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: Window) -> Span {
     span
 }
 
-/// From the end of the job to the word of its work source; none if the job goes on, so that this was about something
-/// else. It is sent alone, since a source may be away for hours.
+/// Builds the span from the end of the job to the answer of its work source; `None` if the job has not ended, so that
+/// the event was about something else. It is sent alone, because a source may be unavailable for hours.
 pub(super) fn of_report(ids: &Ids, history: &JobHistory, event: &Event) -> Option<Span> {
     let ended = JobRecord::from(history.job.clone()).finished_at?;
     let (item, word, outcome) = match &event.fact {

@@ -1,4 +1,4 @@
-//! The tool calls of a job, from its output: from the call to its answer.
+//! The tool calls of a job, read from its output: from the call to its answer.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,44 +11,45 @@ use memchr::memmem;
 
 use cowhand_run::jsonl::Jsonl;
 
-/// More are counted and have no span.
+/// Largest number of calls with a span; further calls are only counted.
 const MOST: usize = 1000;
-/// A name is the agent's word, and may be anything.
+/// Longest name of a tool. The agent chooses it, so it can be anything.
 const LONGEST_NAME: usize = 100;
-/// A longer one cannot be told from others.
+/// Longest id of a call; a longer one is treated as missing.
 const LONGEST_ID: usize = 256;
 
-/// From the beginning of an attempt to its end.
+/// Start and end of an attempt.
 pub(super) type Window = (Timestamp, Timestamp);
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
-    /// The place of its attempt among the others.
+    /// Index of its attempt.
     pub(super) attempt: usize,
     pub(super) name: String,
     pub(super) start: Timestamp,
-    /// None if it was never answered.
+    /// Time of the answer; `None` if there was none.
     pub(super) end: Option<Timestamp>,
     pub(super) failed: bool,
 }
 
-/// What a job called. Of inputs and answers nothing is kept.
+/// The tool calls of a job. Inputs and answers are not kept.
 #[derive(Debug)]
 pub(super) struct Calls {
     pub(super) all: Vec<Call>,
-    /// Also those beyond what is kept.
+    /// Number of all calls, including those without a span.
     pub(super) count: u64,
     open: HashMap<Option<String>, usize>,
     attempts: Vec<Window>,
 }
 
 impl Calls {
-    /// Attempts, the first one first.
+    /// Creates an empty list for these attempts, in their order.
     pub(super) fn within(attempts: Vec<Window>) -> Self {
         Self { all: Vec::new(), count: 0, open: HashMap::new(), attempts }
     }
 
-    /// In parts, each on a thread of its own: a large output keeps nobody waiting, and this can be dropped between two.
+    /// Reads the output in parts on a blocking thread, so that a large output blocks nothing and the future can be
+    /// dropped between two parts.
     pub(super) async fn read(&mut self, output: PathBuf) -> io::Result<()> {
         let mut jsonl = Jsonl::after(output, 0);
         loop {
@@ -66,7 +67,7 @@ impl Calls {
     fn hear_all(&mut self, part: &[u8]) {
         let word = memmem::Finder::new(b"\"tool_");
         for line in part.split(|byte| *byte == b'\n') {
-            // Most lines are something else, and long.
+            // Most lines are other messages, and long.
             if word.find(line).is_some()
                 && let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(line))
             {
@@ -102,7 +103,8 @@ impl Calls {
         }
     }
 
-    /// In which attempt that was, and when: agents write times of their own, and no call lies outside its attempt.
+    /// Returns the attempt of a call, and its time within that attempt: agents write their own times, and no call may
+    /// lie outside its attempt.
     fn place(&self, at: Timestamp) -> Option<(usize, Timestamp)> {
         let last = self.attempts.iter().rposition(|(start, _)| *start <= at).unwrap_or_default();
         let (earliest, latest) = *self.attempts.get(last)?;
@@ -146,7 +148,7 @@ mod tests {
             line(5, &answered("never asked")),
             line(6, r#""type":"tool_use","tool_name":"Read""#),
             line(7, r#""type":"tool_result","result":null"#),
-            // The same id in the next attempt is another call; what lies outside of it is moved.
+            // The same id in the next attempt is another call; times outside of the attempt are moved into it.
             line(12, &used("a")),
             line(99, &answered("a")),
             line(15, &used("c")),

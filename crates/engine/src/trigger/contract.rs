@@ -1,4 +1,4 @@
-//! What every strategy has to do, for whoever writes one: call [`assert_trigger_contract`] in a test.
+//! The contract of every strategy, for authors of strategies: call [`assert_trigger_contract`] in a test.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::timeout;
 
 use super::strategy::{Task, TriggerStrategy};
 
-/// A loose bound, so that a busy machine does not make it fail. `cargo bench --bench trigger` prints the figures.
+/// Time limit for an answer, large enough for a busy machine. `cargo bench --bench trigger` prints the real figures.
 const PROMPTLY: Duration = Duration::from_secs(5);
-/// Long enough for a strategy to be in the middle of what it does.
+/// Time after which a strategy is in the middle of its work.
 const A_MOMENT: Duration = Duration::from_millis(20);
 
-/// Panics if the strategy does not answer a shutdown without delay and with nothing: when it is signalled before the
-/// call, also if the receiver has seen that; when nobody is left to signal it; while the strategy waits; and again and
-/// again. `make` gives a new strategy each time, in any state that it should be tried in: about to sleep, about to
-/// fetch, failing. Until the shutdown it may hand on what it likes.
+/// Panics if the strategy does not answer a shutdown at once and with no tasks: when it is signalled before the call,
+/// even if the receiver has seen it; when the sender is dropped; while the strategy waits; and repeatedly. `make`
+/// returns a new strategy each time, in any state that should be tested: about to sleep, about to fetch, failing.
+/// Before the shutdown it may return any tasks.
 pub async fn assert_trigger_contract<F>(make: F)
 where
     F: Fn() -> Box<dyn TriggerStrategy>,
@@ -50,7 +50,7 @@ where
     assert!(timeout(PROMPTLY, waiting).await.is_ok(), "the sender goes while it waits: no answer");
 }
 
-/// Asks as the runner does, until there is a shutdown; moving into a task shows that it can be moved.
+/// Calls the strategy as the runner does, until the shutdown. It runs in a task, which shows that it can be moved.
 async fn until_nothing_after(
     mut strategy: Box<dyn TriggerStrategy>,
     shutdown: watch::Receiver<bool>,

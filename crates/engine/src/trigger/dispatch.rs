@@ -1,4 +1,4 @@
-//! The one place where an occurrence of a trigger becomes a firing, whoever noticed it.
+//! The only place where an occurrence of a trigger becomes a firing, for all kinds of triggers.
 
 use cowhand_core::firing;
 use cowhand_core::roster::{Agent, Schedule};
@@ -10,12 +10,12 @@ use jiff::tz::TimeZone;
 use super::event::is_too_long;
 use cowhand_store::{Decision, Firing};
 
-/// Whose occurrence it is.
+/// The agent and the schedule of an occurrence.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dispatch<'a> {
     pub agent: &'a Agent,
     pub schedule: &'a Schedule,
-    /// When the clock said so, if it did.
+    /// Due time, if the clock fires it.
     pub due: Option<Timestamp>,
 }
 
@@ -25,8 +25,8 @@ impl Dispatch<'_> {
         Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
     }
 
-    /// What the schedule wants runs, or first an inquiry is made; the rest is written down. Who fires by hand is not
-    /// asked for reasons.
+    /// Decides what happens to an occurrence: it runs, it is prepared first, or it is skipped and recorded. A firing by
+    /// hand is never skipped.
     pub(crate) fn decision(self, key: &FiringKey, occasion: FiringContext, now: Timestamp) -> Decision {
         match self.refusal(key, &occasion, now).filter(|_| !key.is_by_hand()) {
             Some(reason) => Decision::Skip(reason),

@@ -1,7 +1,7 @@
-//! The strategy of what happens inside: it follows the stored event log with a cursor of its own.
+//! The strategy for events of the fleet: it follows the stored event log with its own cursor.
 //!
-//! The cursor in the store moves on with the firing that an event leads to, in one transaction. What the strategy
-//! itself remembers is only how far it has read.
+//! The cursor in the store moves in the same transaction as the firing of an event. The strategy itself only remembers
+//! how far it has read.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ use super::setting::Setting;
 use super::strategy::{Task, TriggerStrategy, stopped};
 use cowhand_store::StoreError;
 
-/// Events read together.
+/// Number of events that are read at once.
 const PAGE: u32 = 500;
-/// How much is read again after a restart, at most, when none of it was for the schedule.
+/// Largest number of events that are read again after a restart, if none of them was for the schedule.
 const LAZY: i64 = 1_000;
-/// Other nodes write to the same log without a word to us.
+/// Longest wait before the next read, because other nodes write to the same log without a signal to this one.
 const LOOK_ANYWAY: Duration = Duration::from_secs(30);
-/// So many schedules may have led to each other before a firing is taken for one of a circle.
+/// Largest number of schedules that may have triggered each other before a firing counts as part of a cycle.
 const MOST_IN_A_CHAIN: u32 = 10;
 
 /// Follows the log for one schedule.
 #[derive(Debug)]
 pub struct EventStrategy {
     setting: Setting,
-    /// How far it has read; none before its first look.
+    /// Position up to which the log is read; `None` before the first read.
     read: Option<i64>,
-    /// What the store is known to remember.
+    /// Position that the store is known to have.
     stored: i64,
 }
 
@@ -63,7 +63,7 @@ impl EventStrategy {
         }
     }
 
-    /// Until somebody here has committed more than this, or for so long.
+    /// Waits until this process has committed a later event, or until the time limit.
     async fn wait(&self, committed: i64) {
         let store = self.setting.store();
         let news = async {
@@ -71,7 +71,7 @@ impl EventStrategy {
                 store.changed(committed).await;
             }
         };
-        // Which of the two it is makes no difference: the next look tells.
+        // The next read shows which of the two it was.
         let _ = tokio::time::timeout(LOOK_ANYWAY, news).await;
     }
 
@@ -80,7 +80,7 @@ impl EventStrategy {
             return Ok(read);
         }
         let stored = self.setting.store().cursor(self.setting.schedule_id()).await?;
-        // One that was never armed begins now.
+        // A schedule that was never armed begins now.
         self.stored = match stored {
             Some(seq) => seq,
             None => self.setting.store().last_event().await?,
@@ -117,7 +117,7 @@ impl EventStrategy {
         task.metadata.insert(CHAIN.to_owned(), chain.to_string());
         let why = match &job {
             Some(job) => job.confined(),
-            // Whose words it was about, nobody can tell any more.
+            // The author of the text is unknown, because the job no longer exists.
             None if event.job.is_some() && self.setting.roster().asks_for_trust() => Some("its job is gone"),
             None => None,
         };
@@ -165,10 +165,10 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
     Task { title: format!("{happened}: {}", event.whose()), metadata, ..Task::default() }
 }
 
-/// How many schedules led to each other before this task.
+/// Key of the metadata with the number of schedules that triggered each other before this task.
 const CHAIN: &str = "chain_length";
 
-/// A circle that nobody could see in the config ends here.
+/// Returns whether the chain is too long, which ends a cycle that could not be detected in the config.
 pub(super) fn is_too_long(task: &Task) -> bool {
     task.metadata
         .get(CHAIN)

@@ -1,4 +1,4 @@
-//! GitHub asked by its own program, `gh`, with the login that it has.
+//! Requests to GitHub with its own program, `gh`, and the login of that program.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -16,9 +16,9 @@ use tokio::process::Command;
 
 use cowhand_work::github::{Answer, Branch, Listed, encoded};
 
-/// `gh` wants a number; nobody has so many.
+/// Limit of a list. `gh` requires one; no repository has so many entries.
 const MOST: &str = "100000";
-/// For one answer.
+/// Time limit for one request.
 const PATIENCE: Duration = Duration::from_mins(5);
 const OF_BOTH: &str = "number,title,body,url,labels,assignees,author,createdAt";
 const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
@@ -26,7 +26,7 @@ const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepositor
 #[derive(Debug)]
 pub(super) struct Gh {
     pub(super) program: PathBuf,
-    /// `OWNER/REPO`, or with the host of an Enterprise before it.
+    /// `OWNER/REPO`, with the host of a GitHub Enterprise before it if there is one.
     pub(super) repo: String,
 }
 
@@ -69,12 +69,12 @@ impl Gh {
         Ok(listed)
     }
 
-    /// Of somebody in the repository; `host` is that of an Enterprise.
+    /// Returns the permission of a person in the repository; `host` is that of a GitHub Enterprise.
     pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<Answer>(self.api(&path, host)).await {
             Ok(answer) => Ok(answer.standing()),
-            // Nobody of that name, or nobody here; unless the repository itself is not to be seen.
+            // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
                 seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
@@ -93,7 +93,7 @@ impl Gh {
         command
     }
 
-    /// Ended with us: whoever drops the future does not want the answer any more.
+    /// Runs the command and parses its output. The process is killed if the future is dropped.
     async fn answer<T: DeserializeOwned>(&self, mut command: Command) -> anyhow::Result<T> {
         let quiet = [("GH_PROMPT_DISABLED", "1"), ("GH_NO_UPDATE_NOTIFIER", "1"), ("NO_COLOR", "1")];
         command
@@ -136,7 +136,7 @@ struct Entry {
     head_repository_owner: Option<Person>,
 }
 
-/// Some versions know only the name.
+/// The head repository. Some versions of `gh` return only its name.
 #[derive(Debug, Deserialize)]
 struct Home {
     #[serde(default)]
@@ -190,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    /// `gh` says the same of somebody who is nobody here and of a repository that its login cannot see.
+    /// `gh` gives the same answer for a person without permission and for a repository that its login cannot see.
     #[tokio::test]
     async fn who_cannot_look_knows_nothing_of_anybody() {
         let folder = tempfile::tempdir().unwrap();

@@ -12,12 +12,12 @@ use super::strategy::{FatalTriggerError, Task, TaskSource};
 use cowhand_work::Setting;
 use cowhand_work::github::{Branch, Listed, Lists};
 
-/// Where a repository is, and how to get there.
+/// The address of a repository, and the credentials for it.
 #[derive(Debug, Clone)]
 pub struct GithubAccess {
     pub owner: String,
     pub repo: String,
-    /// Unset means GitHub itself.
+    /// API of a GitHub Enterprise; the default is GitHub itself.
     pub api_url: Option<String>,
     pub auth: Auth,
     pub backend: GithubBackend,
@@ -31,7 +31,7 @@ impl GithubAccess {
         Self { owner, repo, api_url: None, auth, backend: GithubBackend::Rest, gh }
     }
 
-    /// None if the trigger does not list anything of GitHub's.
+    /// Returns the access of a trigger; `None` if it does not list anything from GitHub.
     pub fn of(trigger: &TriggerConfig) -> Option<Self> {
         let (TriggerConfig::GithubIssues { owner, repo, api_url, auth, backend, .. }
         | TriggerConfig::GithubPullRequests { owner, repo, api_url, auth, backend, .. }) = trigger
@@ -41,7 +41,7 @@ impl GithubAccess {
         Some(Self::by((owner, repo), api_url.as_deref(), auth, *backend))
     }
 
-    /// As a trigger says it.
+    /// Builds the access from the keys of a trigger.
     pub(super) fn by(
         (owner, repo): (&str, &str),
         api_url: Option<&str>,
@@ -56,14 +56,14 @@ impl GithubAccess {
         self.backend == GithubBackend::Gh
     }
 
-    /// What somebody may do in the repository, asked by `gh`.
+    /// Returns the permission of a person in the repository, requested with `gh`.
     pub async fn standing(&self, login: &str) -> anyhow::Result<Standing> {
         let host = self.api_url.as_deref().and_then(host_of);
         let repo = format!("{}/{}", self.owner, self.repo);
         Gh { program: self.gh.clone(), repo }.standing(login, host).await
     }
 
-    /// What is missing here, a person has to bring.
+    /// Builds the backend. An error is fatal, because a person has to fix the config or the credentials.
     fn backend(&self, setting: &Setting) -> anyhow::Result<Backend> {
         let repo = format!("{}/{}", self.owner, self.repo);
         Ok(match self.backend {
@@ -80,7 +80,7 @@ impl GithubAccess {
     }
 }
 
-/// Of `https://github.example.com/api/v3`.
+/// Returns the host of an address such as `https://github.example.com/api/v3`.
 fn host_of(api_url: &str) -> Option<&str> {
     api_url.split_once("://")?.1.split('/').next()
 }
@@ -91,7 +91,7 @@ enum Backend {
     Gh(Gh),
 }
 
-/// All issues that match.
+/// The source of all issues that match.
 #[derive(Debug)]
 pub struct GithubIssueSource {
     backend: Backend,
@@ -125,7 +125,7 @@ impl TaskSource for GithubIssueSource {
     }
 }
 
-/// All pull requests that match.
+/// The source of all pull requests that match.
 #[derive(Debug)]
 pub struct GithubPullRequestSource {
     backend: Backend,
@@ -159,7 +159,7 @@ impl TaskSource for GithubPullRequestSource {
     }
 }
 
-/// Those that have all the labels.
+/// Returns the tasks of the entries that have all the labels.
 fn tasks(listed: Vec<Listed>, labels: &[String]) -> Vec<Task> {
     let has = |listed: &Listed, wanted: &String| {
         listed.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase())

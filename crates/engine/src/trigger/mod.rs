@@ -1,8 +1,8 @@
-//! Triggers: *when* a schedule fires. A strategy waits for something and hands on tasks; the runner makes firings and
-//! jobs of them and knows no type by its name.
+//! Triggers: *when* a schedule fires. A strategy waits for something and passes on tasks; the runner makes firings and
+//! jobs of them and does not depend on the type.
 //!
 //! `docs/triggers.md` shows how to add a type, `examples/own_trigger.rs` does it outside this crate, and [`contract`]
-//! says whether a strategy is a good one.
+//! tests a strategy.
 
 pub mod contract;
 pub(crate) mod dispatch;
@@ -33,7 +33,7 @@ pub use strategy::{Paced, is_stopped, marker};
 pub use timer::Timer;
 pub use wake::Wakes;
 
-/// The strategy of a schedule. A new type gets its line here.
+/// Returns the strategy of a schedule. A new type gets its line here.
 pub fn strategy(
     registry: &Registry,
     wakes: &Wakes,

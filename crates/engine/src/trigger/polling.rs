@@ -1,4 +1,4 @@
-//! The strategy of everything that has to be asked: sleep, fetch, hand on.
+//! The strategy for everything that has to be polled: sleep, fetch, pass on.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::strategy::{Paced, RetryAfter, Task, TaskSource, TriggerStrategy, marker, stopped};
 use cowhand_work::WorkSourceError;
 
-/// Asks a source every so often, less often while it fails.
+/// Polls a source at an interval, and less often while it fails.
 pub struct PollingStrategy {
     source: Box<dyn TaskSource>,
     poll_interval: Duration,
@@ -18,15 +18,15 @@ pub struct PollingStrategy {
     consecutive_errors: u32,
     retry_after: Option<Duration>,
     wake: Option<watch::Receiver<()>>,
-    /// The last poll was out of turn.
+    /// True if the last poll was out of turn.
     looks_again: bool,
 }
 
-/// Whoever was woken looks once more after so long, since a list may lag behind what was told; and is not woken again
-/// before, so that many deliveries are few polls.
+/// Time after a wake until the second poll, because a list may lag behind the delivery. Further wakes before it are
+/// ignored, so that many deliveries cause few polls.
 const SECOND_LOOK: Duration = Duration::from_secs(10);
 const SHORTEST: Duration = Duration::from_secs(1);
-/// For the whole of a fetch: thousands of items are many pages.
+/// Time limit for a whole fetch: thousands of items are many pages.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(5);
 
 impl std::fmt::Debug for PollingStrategy {
@@ -40,7 +40,7 @@ impl std::fmt::Debug for PollingStrategy {
 }
 
 impl PollingStrategy {
-    /// Its first poll is at once. An interval of less than a second counts as one.
+    /// Creates a strategy with an immediate first poll. An interval below one second counts as one second.
     pub fn new(source: impl TaskSource + 'static, poll_interval: Duration) -> Self {
         Self {
             source: Box::new(source),
@@ -54,13 +54,13 @@ impl PollingStrategy {
         }
     }
 
-    /// Polls out of turn whenever something is sent.
+    /// Makes the strategy poll out of turn after each signal.
     #[must_use]
     pub fn woken_by(self, wake: watch::Receiver<()>) -> Self {
         Self { wake: Some(wake), ..self }
     }
 
-    /// `false` waits for the interval before the first poll, too.
+    /// Sets whether the first poll is immediate; with `false`, it waits for the interval, too.
     #[must_use]
     pub fn poll_immediately(self, poll_immediately: bool) -> Self {
         Self { poll_immediately, ..self }
@@ -71,8 +71,8 @@ impl PollingStrategy {
         Self { fetch_timeout, ..self }
     }
 
-    /// Before the next fetch: the interval and two seconds for each error in a row, at most thirty; or as long as the
-    /// outside asked for.
+    /// Returns the wait before the next fetch: the interval and two seconds for each error in a row, at most thirty; or
+    /// the wait that the source asked for.
     fn delay(&self) -> Duration {
         let backoff = Duration::from_secs(self.consecutive_errors.saturating_mul(2).min(30).into());
         match self.retry_after {
@@ -83,7 +83,7 @@ impl PollingStrategy {
         }
     }
 
-    /// Until it is time. A wish of the outside to be left alone counts more than a wake.
+    /// Waits until the next poll. A wait that the source asked for has precedence over a wake.
     async fn wait(&mut self) {
         let sleep = tokio::time::sleep(self.delay());
         let hears = self.retry_after.is_none() && !self.looks_again;
@@ -99,7 +99,7 @@ impl PollingStrategy {
             () = woken => true,
         };
         self.looks_again = is_woken;
-        // What was told before the fetch begins, it sees.
+        // The fetch sees everything that was signalled before it begins.
         self.wake.iter_mut().for_each(watch::Receiver::mark_unchanged);
     }
 
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails as long as `failures` is not used up.
+    /// A source that fails until `failures` is used up.
     struct Source {
         failures: Arc<AtomicU32>,
         asks_for: Option<Duration>,
@@ -201,7 +201,7 @@ mod tests {
             assert!(!ok);
             waits.push(waited);
         }
-        // With so many errors before it, a poll comes after so long.
+        // The wait before a poll, by the number of errors before it.
         for (errors, expected) in
             [(0, 60), (1, 62), (2, 64), (14, 88), (15, 90), (16, 90), (50, 90), (99, 90)]
         {

@@ -1,4 +1,4 @@
-//! Types that a program built on cowhand brings along.
+//! Trigger types that a program built on cowhand adds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::setting::Setting;
 use super::strategy::{FatalTriggerError, TriggerStrategy};
 
-/// Makes the strategy of one schedule. Called again when that has panicked or its trigger has changed.
+/// Makes the strategy of one schedule. Called again after a panic of the strategy or a change of its trigger.
 pub type Factory = dyn Fn(&Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> + Send + Sync;
 
-/// Factories by the name that `{type: custom, name: …}` uses. A value that whoever starts a fleet hands over, so that
+/// Factories by the name that `{type: custom, name: …}` uses. It is a value that the caller passes to a fleet, so that
 /// two fleets in one program do not change each other's types.
 #[derive(Clone, Default)]
 pub struct Registry {
@@ -24,7 +24,7 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// The last one under a name counts.
+    /// Adds a factory; the last one under a name counts.
     #[must_use]
     pub fn with(
         mut self,
@@ -35,7 +35,7 @@ impl Registry {
         self
     }
 
-    /// All names, in the order of the alphabet.
+    /// Returns all names in alphabetical order.
     pub fn registered(&self) -> Vec<&str> {
         self.factories.keys().map(String::as_str).collect()
     }

@@ -1,4 +1,4 @@
-//! What a strategy may need from the fleet around it.
+//! The parts of the fleet that a strategy can use.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::state::StateFolder;
 use cowhand_store::Store;
 use cowhand_system::clock::Clock;
 
-/// What strategies get from the fleet.
+/// The parts of the fleet that all strategies get.
 #[derive(Debug, Clone)]
 pub struct Surroundings {
     pub config: Current,
@@ -27,7 +27,7 @@ pub struct Surroundings {
     pub state: StateFolder,
 }
 
-/// Of one schedule.
+/// The schedule of a strategy, and the parts of the fleet that it can use.
 #[derive(Clone)]
 pub struct Setting {
     surroundings: Surroundings,
@@ -46,7 +46,7 @@ impl fmt::Debug for Setting {
 }
 
 impl Setting {
-    /// None if the fleet no longer has the schedule.
+    /// Returns the setting of a schedule; `None` if the roster no longer has it.
     pub fn of(surroundings: Surroundings, id: ScheduleId) -> Option<Self> {
         let loaded = surroundings.config.get();
         let (agent, schedule) = loaded.roster.schedule(id)?;
@@ -70,7 +70,7 @@ impl Setting {
         &self.surroundings.clock
     }
 
-    /// What stands under `with:`, read as the strategy wants it; a mistake there is for a person to mend.
+    /// Parses the value of `with:`. An error there is fatal, because a person has to fix it.
     pub fn with<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         let with = match &self.trigger {
             TriggerConfig::Custom { with, .. } => with.clone(),
@@ -80,7 +80,7 @@ impl Setting {
             .map_err(|error| FatalTriggerError(format!("`with` of the trigger: {error}")).into())
     }
 
-    /// An environment variable, or one of `.env`; one that is set to nothing counts as not set.
+    /// Returns an environment variable, or one of `.env`; an empty variable counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
         let own = || self.surroundings.config.get().variables.get(name).cloned();
         std::env::var(name).ok().or_else(own).filter(|value| !value.is_empty())
@@ -90,7 +90,7 @@ impl Setting {
         Arc::clone(&self.surroundings.config.get().roster)
     }
 
-    /// The same for what asks the outside as work sources do.
+    /// Returns the setting for requests that are made as by work sources.
     pub(super) fn of_sources(&self) -> cowhand_work::Setting {
         self.surroundings.config.get().sources.setting().clone()
     }
@@ -99,8 +99,8 @@ impl Setting {
         &self.surroundings.store
     }
 
-    /// What a job that has ended came to, as much of it as a prompt takes. None if it cannot be read here: the job may
-    /// have run on another machine.
+    /// Returns the result of an ended job, cut to the length that a prompt takes. Returns `None` if it cannot be read
+    /// here: the job may have run on another machine.
     pub(super) async fn result(&self, job: &JobId) -> Option<String> {
         let text = output::result(&self.surroundings.state, job.clone()).await.ok().flatten()?;
         Some(cut(&text, 0, VALUE_CAP))

@@ -1,7 +1,7 @@
-//! Types that live by the clock, or by nobody's, as strategies: core computes, our clock waits.
+//! Clock triggers, and triggers that only a person or delivery fires, as strategies: core computes, the clock waits.
 //!
-//! A fleet does not drive its schedules by this: the plan has all of them in one place. It is for whoever has a
-//! trigger and no fleet.
+//! A fleet does not use this for its schedules, because the plan handles all of them in one place. It is for programs
+//! that have a trigger and no fleet.
 
 use async_trait::async_trait;
 use cowhand_core::plan::{Action, Snapshot, plan};
@@ -15,7 +15,7 @@ use super::setting::Setting;
 use super::strategy::{FatalTriggerError, Task, TriggerStrategy, stopped};
 use cowhand_system::clock::Clock;
 
-/// Every due time of one schedule. An interval is counted from when its task was handed on.
+/// All due times of one schedule. An interval is counted from the time at which its task was passed on.
 #[derive(Debug)]
 pub struct Timer {
     clock: Clock,
@@ -24,7 +24,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Armed now. A trigger that does not live by the clock never fires by itself.
+    /// Arms the schedule now. A trigger that the clock does not fire never fires by itself.
     pub fn new(agent: Agent, schedule: Schedule, clock: Clock) -> Self {
         let record = ScheduleRecord::new(&agent.name, &schedule, clock.now());
         let roster = Roster::of(vec![Agent { schedules: vec![schedule], ..agent }]);
@@ -111,7 +111,7 @@ mod tests {
             for time in times {
                 clock.set(time.parse().unwrap());
                 let next = timer.next_tasks(&shutdown);
-                // It answers in its first step, or waits for the clock.
+                // The call returns at its first poll, or waits for the clock.
                 if let Some(tasks) = futures_util::FutureExt::now_or_never(next) {
                     fired.extend(tasks.unwrap().into_iter().map(|task| task.source_id));
                 }

@@ -1,4 +1,4 @@
-//! Repositories that something happened to: who polls them hears of it.
+//! Signals about changed repositories to the strategies that poll them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,24 +8,24 @@ use cowhand_core::id::ScheduleId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A schedule that is woken is not woken again for so long.
+/// Shortest time between two wakes of a schedule.
 pub(crate) const APART: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub struct Wakes {
     repositories: Mutex<HashMap<String, watch::Sender<()>>>,
-    /// When a schedule was last woken, or will be.
+    /// Time of the last or next wake of a schedule.
     turns: Mutex<HashMap<ScheduleId, Instant>>,
 }
 
 impl Wakes {
-    /// For whoever polls `owner/name`.
+    /// Returns the signal for a strategy that polls `owner/name`.
     pub fn of(&self, repository: &str) -> watch::Receiver<()> {
         let mut all = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(repository.to_lowercase()).or_default().subscribe()
     }
 
-    /// One that nobody polls is not remembered.
+    /// Signals a change. If nothing polls the repository, the signal is dropped.
     pub fn wake(&self, repository: &str) {
         let all = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wake) = all.get(&repository.to_lowercase()) {
@@ -33,7 +33,7 @@ impl Wakes {
         }
     }
 
-    /// How long a schedule has to wait for its turn; none if it has one that is still to come.
+    /// Returns how long a schedule has to wait for its next wake; `None` if one is already to come.
     pub fn turn(&self, schedule: ScheduleId) -> Option<Duration> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

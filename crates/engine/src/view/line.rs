@@ -1,4 +1,4 @@
-//! Text from elsewhere as a person reads it: a line of a job's output, and words that are put beside our own.
+//! Displays text from outside: a line of a job's output, and text that is shown beside cowhand's own.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::style::{BAD, BUSY, FAINT, GOOD, styled};
 
-/// Text from elsewhere on one line: the first one that says something. If there is more, it ends in `…`.
+/// Returns the first non-empty line of a text, shortened to `longest`. If there is more, it ends in `…`.
 pub fn one_line(text: &str, longest: usize) -> String {
     let text = plain(text);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -21,14 +21,14 @@ pub fn one_line(text: &str, longest: usize) -> String {
     short
 }
 
-/// All of a text from elsewhere on one line.
+/// Joins all lines of a text to one.
 pub fn whole(text: &str) -> String {
     let text = plain(text).replace('\t', " ");
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ⏎ ")
 }
 
-/// All of a text on one line, for whoever decides about it: line breaks and control characters are shown, blanks push
-/// nothing out of sight, and how much is left out is told.
+/// Folds a whole text into one line, for a person who decides about it: line breaks and control characters are shown,
+/// blanks cannot push anything out of sight, and the number of omitted characters is stated.
 pub fn folded(text: &str, longest: usize) -> String {
     let mut shown = String::new();
     for c in text.chars() {
@@ -44,8 +44,8 @@ pub fn folded(text: &str, longest: usize) -> String {
     format!("{short}… (+{left_out})")
 }
 
-/// Text from elsewhere without the escape sequences of terminals and other control characters; what turns the direction
-/// of writing is shown by its number instead.
+/// Removes terminal escape sequences and control characters from a text; characters that change the writing direction
+/// are shown by their number.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in anstream::adapter::strip_str(text).to_string().chars() {
@@ -58,7 +58,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// What moves the cursor or turns the direction of writing, by its number.
+/// Appends a character; control characters and characters that change the writing direction are shown by their number.
 fn push_shown(text: &mut String, c: char) {
     let turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -69,7 +69,7 @@ fn push_shown(text: &mut String, c: char) {
     }
 }
 
-/// A line as a person reads it; none for what only programs need.
+/// Returns a line of output as a person reads it; `None` if only programs need it.
 pub fn readable(line: &str) -> Option<String> {
     let Ok(message) = OutputMessage::read_line(line) else { return Some(plain(line)) };
     match message? {
@@ -100,20 +100,20 @@ pub fn readable(line: &str) -> Option<String> {
     }
 }
 
-/// What somebody who follows sees: pieces of a message as they come, and not once more when it comes whole.
+/// The display of a followed job: parts of a message appear as they arrive, and are not repeated with the whole message.
 #[derive(Debug, Default)]
 pub struct Growing {
-    /// What is on the screen of a message that is not there yet.
+    /// Displayed parts of a message that is not complete yet.
     pieces: String,
 }
 
 impl Growing {
-    /// Whether the screen ends in a line that is not whole yet.
+    /// Returns whether the display ends in an incomplete line.
     pub fn is_in_a_line(&self) -> bool {
         !self.pieces.is_empty() && !self.pieces.ends_with('\n')
     }
 
-    /// What is to be put on the screen for a line, with the ends of lines in it.
+    /// Returns the text to display for a line, including line ends.
     pub fn hear(&mut self, line: &str) -> String {
         if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
             OutputMessage::read_line(line)

@@ -1,8 +1,8 @@
 //! Files for people: `jobs/<id>.yaml`, `jobs/<id>/output.log` and `state.yaml`, for `cat`, `grep` and `tail -f`.
 //!
-//! They are views. The store is the truth: what the event log says has changed is written again, and nothing in
-//! them is ever read back. A job that the log says was pruned loses all its files here, also those that a prune
-//! which was killed left, or one on another machine.
+//! They are views of the store. If the event log has a change of a job, its files are written again; they are never
+//! read back. A job that was pruned according to the log loses all its files here, including those that an interrupted
+//! prune, or one on another machine, left.
 
 pub mod line;
 pub mod output;
@@ -37,44 +37,44 @@ use output::OutputLog;
 pub struct Views {
     state: StateFolder,
     started_at: Timestamp,
-    /// The last event whose changes are written.
+    /// The last event that the files show.
     cursor: i64,
-    /// Jobs whose files could not be written or removed, to be tried again. They hold up no other job.
+    /// Jobs with files that could not be written or removed, to be tried again. They do not delay other jobs.
     behind: BTreeMap<JobId, Change>,
-    /// That some are behind was logged.
+    /// True if the delay was logged.
     told: bool,
-    /// What hides the secrets of the fleet, as its config was last read.
+    /// Redactor for the secrets of the current config.
     redactor: Arc<Redactor>,
 }
 
-/// What is to be done with the files of a job.
+/// A change to the files of a job.
 #[derive(Debug, Clone, Copy)]
 enum Change {
     Write,
-    /// It was pruned after so many attempts, each of which may have left something.
+    /// The job was pruned after this number of attempts, each of which may have left files.
     Remove(u32),
 }
 
-/// Of the newest jobs, those whose file is missing are written again at every start.
+/// Number of the newest jobs of which missing or changed files are written again at each start.
 const MENDED: u32 = 200;
-/// Events looked at together.
+/// Number of events that are read at once.
 const PAGE: u32 = 500;
 
 impl Views {
     pub fn new(state: StateFolder, started_at: Timestamp) -> Self {
-        // A cursor that cannot be read only means that more is written than needed.
+        // If the cursor cannot be read, more is written than necessary, which is harmless.
         let cursor =
             fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
         let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
         Self { state, started_at, cursor, behind, told: false, redactor }
     }
 
-    /// The last event whose changes are written.
+    /// Returns the number of the last event that the files show.
     pub const fn cursor(&self) -> i64 {
         self.cursor
     }
 
-    /// Brings back what somebody deleted or changed, and writes what happened while nobody looked.
+    /// Restores files that somebody deleted or changed, and writes the changes since the last run.
     pub async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         for job in store.jobs(JobFilter::default(), MENDED).await? {
@@ -95,7 +95,7 @@ impl Views {
         state::write(self, store, &fleet.roster, now).await
     }
 
-    /// Writes every job that an event since the last time tells of; nothing if there was none.
+    /// Writes each job with an event since the last call; does nothing if there was none.
     pub async fn catch_up(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
         if store.last_event().await? == self.cursor && self.behind.is_empty() {
@@ -129,7 +129,7 @@ impl Views {
         Ok(())
     }
 
-    /// Writes the jobs of a schedule that took over those of an earlier name: no event tells of each of them.
+    /// Writes the jobs of a schedule that adopted those of an earlier name, because there is no event for each of them.
     async fn rename(
         &mut self,
         store: &Store,
@@ -151,14 +151,14 @@ impl Views {
         }
     }
 
-    /// Writes or removes the files of one job. What goes wrong with files is put off; only the store's trouble is an error.
+    /// Writes or removes the files of one job. Errors with files are put off; only errors of the store are returned.
     async fn change(&mut self, store: &Store, id: JobId, change: Change) -> anyhow::Result<()> {
         let done = match (store.job(id.clone()).await?, change) {
             (Some(job), _) => self.write_job(&id, &JobFile::of(store, job).await?),
             (None, Change::Remove(attempts)) => {
                 files::remove(&self.state, &id, attempts).map_err(anyhow::Error::from)
             }
-            // The event that says so is yet to come.
+            // The event of its removal is still to come.
             (None, Change::Write) => Ok(()),
         };
         if let Err(error) = done {
@@ -167,7 +167,7 @@ impl Views {
         Ok(())
     }
 
-    /// Says so once, until no job waits any more.
+    /// Logs the delay once, until no job is waiting any more.
     fn put_off(&mut self, id: JobId, change: Change, error: &anyhow::Error) {
         if !std::mem::replace(&mut self.told, true) {
             warn!(job = %id, "its files are not up to date and are tried again: {error:#}");
@@ -179,7 +179,7 @@ impl Views {
         write_yaml(&self.state.view(id), "", record, &self.redactor)
     }
 
-    /// Writes the record unless the file says just that.
+    /// Writes the record unless the file already contains it.
     fn mend_job(&self, id: &JobId, record: &JobFile) -> anyhow::Result<()> {
         let path = self.state.view(id);
         let yaml = to_yaml(&path, "", record, &self.redactor)?;
@@ -190,12 +190,12 @@ impl Views {
     }
 }
 
-/// What stands in the file of a job.
+/// The contents of the file of a job.
 #[derive(Debug, Serialize)]
 struct JobFile {
     #[serde(flatten)]
     job: JobRecord,
-    /// Of a cancelled job: since when, and by whom or why.
+    /// Time and reason of the cancellation, for a cancelled job.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancellation: Option<Cancellation>,
 }
@@ -213,7 +213,7 @@ pub(crate) fn write_job(state: &StateFolder, record: &JobRecord, redactor: &Reda
     write_yaml(&state.view(&record.id), "", record, redactor)
 }
 
-/// Whether the job's schedule asks for `output.log`.
+/// Returns whether the job's schedule requests `output.log`.
 fn wants_log(roster: &Roster, job: &Job) -> bool {
     let schedules = roster.agent(job.agent()).into_iter().flat_map(|agent| &agent.schedules);
     schedules
@@ -227,7 +227,7 @@ fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redac
     write_text(path, &to_yaml(path, head, value, redactor)?)
 }
 
-/// Without known secrets: what a job is about may come from anywhere.
+/// Serialises a view with masked secrets, because the text of a job may come from anywhere.
 fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<String> {
     let mut view = serde_json::to_value(value)?;
     let hid = redactor.hide_in_view(&mut view);
@@ -240,7 +240,7 @@ fn write_text(path: &Path, text: &str) -> anyhow::Result<()> {
     write_whole(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A reader sees the old file or the new one. Its folder is made again if it is gone.
+/// Replaces a file atomically: a reader sees the old file or the new one. A missing folder is created.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let mut file = match tempfile::NamedTempFile::new_in(folder) {
@@ -259,7 +259,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Word for word, but for the indentation that its document lost.
+    /// Literal text, apart from the indentation that the document lost.
     const DOCUMENTED: &str = r#"id: job-2024-01-19-abc123
 agent: bragdoc-marketer
 schedule: daily-analytics
@@ -297,7 +297,7 @@ output_file: job-2024-01-19-abc123.jsonl
             "output_file": "job-2024-01-19-abc123.jsonl",
         }))
         .unwrap();
-        // A job that ran at once, as there every one does.
+        // A job that ran at once, as each job in the documentation does.
         let ran = JobRecord { attempt: 1, run_started_at: Some(read.started_at), ..read };
         let job = Job::try_from(ran.clone()).unwrap();
         assert_eq!(JobRecord::from(job), ran, "nothing of it is lost in a job, and the duration comes out");
@@ -307,7 +307,7 @@ output_file: job-2024-01-19-abc123.jsonl
         let views = Views::new(state, Timestamp::UNIX_EPOCH);
         views.write_job(&ran.id.clone(), &JobFile { job: ran.clone(), cancellation: None }).unwrap();
         let written = fs::read_to_string(views.state.view(&ran.id)).unwrap();
-        // Quotes may stand or not; ours come after the documented fields.
+        // Quotes are optional; cowhand's own fields come after the documented ones.
         assert!(written.replace('"', "").starts_with(&DOCUMENTED.replace('"', "")), "{written}");
     }
 }

@@ -1,6 +1,6 @@
-//! `jobs/<id>/output.log`: what a job said, as `cowhand logs` shows it, for schedules with `outputToFile`.
+//! `jobs/<id>/output.log`: the output of a job as `cowhand logs` shows it, for schedules with `outputToFile`.
 //!
-//! A view of the job's JSONL: it grows as that does, and is written anew from it when it is not as we left it.
+//! It is a view of the job's JSONL: it grows with it, and is written again if somebody changed it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ use crate::state::StateFolder;
 pub(crate) struct OutputLog {
     folder: PathBuf,
     jsonl: PathBuf,
-    /// None before it was first written.
+    /// State of the log; `None` before the first write.
     written: Option<Written>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct OutputLog {
 struct Written {
     log: File,
     bytes: u64,
-    /// How much of the JSONL stands in it.
+    /// Number of bytes of the JSONL that the log contains.
     jsonl: u64,
 }
 
@@ -40,7 +40,7 @@ impl OutputLog {
         self.folder.join(Self::NAME).exists()
     }
 
-    /// Writes what the JSONL has and the log has not.
+    /// Appends what the JSONL has and the log does not.
     pub(crate) fn catch_up(&mut self) -> io::Result<()> {
         let jsonl = match File::open(&self.jsonl) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -61,13 +61,13 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Whether the file is the one that we wrote, and as long.
+    /// Returns whether the file is the one that was written, with the same length.
     fn is_ours(&self, written: &Written) -> io::Result<bool> {
         let (ours, found) = (written.log.metadata()?, fs::metadata(self.folder.join(Self::NAME)));
         Ok(found.is_ok_and(|found| found.ino() == ours.ino() && found.len() == written.bytes))
     }
 
-    /// A reader sees the old file or the new one, which then grows.
+    /// Writes the log from the beginning. A reader sees the old file or the new one, which then grows.
     fn begin(&self, jsonl: File) -> io::Result<Written> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let (log, path) = NamedTempFile::new_in(&self.folder)?.into_parts();
@@ -79,7 +79,7 @@ impl OutputLog {
 }
 
 impl Written {
-    /// Whole lines only; the rest of one comes with the next call.
+    /// Appends whole lines only; the rest of a line follows with the next call.
     fn append(&mut self, mut jsonl: File) -> io::Result<()> {
         jsonl.seek(SeekFrom::Start(self.jsonl))?;
         let mut jsonl = BufReader::new(jsonl);

@@ -1,4 +1,4 @@
-//! `state.yaml`: agents and schedules as they are now.
+//! `state.yaml`: the current state of agents and schedules.
 
 use std::collections::HashMap;
 

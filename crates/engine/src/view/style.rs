@@ -1,4 +1,4 @@
-//! Colours. They go away where there is no terminal.
+//! Colours for terminals. They are removed if there is no terminal.
 
 use std::fmt::Display;
 
@@ -14,7 +14,7 @@ const fn colour(colour: AnsiColor) -> Style {
     Style::new().fg_color(Some(anstyle::Color::Ansi(colour)))
 }
 
-/// Text in a style.
+/// Returns text in a style.
 pub fn styled(text: impl Display, style: Style) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -1,4 +1,4 @@
-//! Time moved by hand, on both databases: what fires when, through sleep, clock changes and restarts.
+//! Simulated time on both databases: what fires when, with suspension, clock changes and restarts.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -18,7 +18,7 @@ use cowhand_testing::postgres::Postgres;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
 
-/// A fleet of one agent, driven by hand: jobs start when they have a place and take as long as they are told.
+/// A fleet of one agent in simulated time: jobs start when they have a place and take as long as the test sets.
 struct Story {
     store: Store,
     roster: Roster,
@@ -29,7 +29,7 @@ struct Story {
     job_takes: SignedDuration,
     retry: Retry,
     lease: SignedDuration,
-    /// What jobs come to.
+    /// Outcome of the jobs.
     outcome: Outcome,
     running: Vec<(cowhand_core::id::JobId, i64, Timestamp)>,
     /// `HH:MM schedule` of each start.
@@ -79,7 +79,7 @@ impl Story {
         self
     }
 
-    /// Lets time pass as a daemon would see it: to the next wake or the next end of a job.
+    /// Advances the time as a daemon would see it: to the next wake or the next end of a job.
     async fn until(&mut self, end: &str) {
         let end: Timestamp = end.parse().unwrap();
         loop {
@@ -95,19 +95,19 @@ impl Story {
         }
     }
 
-    /// The machine sleeps: nothing is looked at in between.
+    /// Suspends the machine: there is no tick in between.
     async fn sleep_until(&mut self, time: &str) {
         self.clock.suspend(time.parse().unwrap());
         self.look().await;
     }
 
-    /// The machine is so busy that nothing is looked at in between.
+    /// Delays the daemon, as on a busy machine: there is no tick in between.
     async fn hang_until(&mut self, time: &str) {
         self.clock.set(time.parse().unwrap());
         self.look().await;
     }
 
-    /// Somebody sets the clock, and jobs run on.
+    /// Sets the clock while jobs run.
     async fn set_clock(&mut self, time: &str) {
         let time: Timestamp = time.parse().unwrap();
         let by = time.duration_since(self.now);
@@ -159,13 +159,13 @@ impl Story {
         }
     }
 
-    /// The daemon is killed and starts again at some later time.
+    /// Kills the daemon and starts it again at a later time.
     async fn restart_at(&mut self, time: &str) {
         self.clock.set(time.parse().unwrap());
         self.begin_again().await;
     }
 
-    /// The machine is booted, and a daemon starts.
+    /// Boots the machine and starts a daemon.
     async fn reboot_at(&mut self, time: &str) {
         self.clock.reboot(time.parse().unwrap());
         self.begin_again().await;
@@ -239,7 +239,7 @@ async fn intervals_count_from_completion(database: &str) {
     assert_eq!(story.started(), ["05 10:00 poll", "05 10:08 poll", "05 10:16 poll"]);
 }
 
-/// 10:00 to 10:03, 10:08 to 10:15, 10:20.
+/// The jobs run 10:00 to 10:03, 10:08 to 10:15, and from 10:20.
 async fn the_documented_timeline(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(3);
     story.until("2026-01-05T10:05:00Z").await;
@@ -308,7 +308,7 @@ async fn often_daily_and_weekly_side_by_side(database: &str) {
     assert_eq!(of("often").len(), 11);
 }
 
-/// On a Monday morning, with two places: what has none waits for one, and the webhook is nobody's hour.
+/// On a Monday morning with two places: a job without a place waits for one, and the webhook never fires by the clock.
 async fn the_documented_agent_with_five_schedules(database: &str) {
     let schedules = [
         ("health-check", EVERY),
@@ -330,7 +330,7 @@ async fn the_documented_agent_with_five_schedules(database: &str) {
     assert_eq!(of("deploy"), [] as [&str; 0]);
 }
 
-/// Later due times stand for earlier ones, and it waits all the same since the first.
+/// Later due times coalesce earlier ones, and the wait still counts from the first.
 async fn a_wait_counts_from_the_first_due_time(database: &str) {
     let schedules = [
         ("s", r#"{"type":"cron","cron":"1-59 10 * * *"}"#),
@@ -411,12 +411,12 @@ async fn ticking_twice_changes_nothing(database: &str) {
     assert_eq!(story.store.last_event().await.unwrap(), events);
 }
 
-/// The agent itself would have told what it spends; what stood in for it tells that only in the end, so when its node is
-/// gone all that was reserved counts.
+/// The agent itself reports its spending while it runs; its fallback reports it only at the end. So when its node is
+/// lost, the whole reservation counts.
 async fn what_is_lost_is_what_stood_in(database: &str) {
     for (provider, assumed) in [("claude", None), ("spare", Some(2.0))] {
         let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[]).await;
-        // Without a boot clock leases count on the time that is handed in.
+        // Without a boot clock, leases use the time that is passed in.
         story.store = Store::open(&story.url).await.unwrap();
         story.roster.agents[0].settings = serde_json::from_str(
             r#"{"budget":{"per_job_usd":2},"fallback":[{"runtime":"acp","provider":"spare","command":["x"]}]}"#,

@@ -1,4 +1,4 @@
-//! The clock is set, the machine sleeps or is booted, and schedules end.
+//! Steps of the clock, suspension and reboots, and the end of schedules.
 
 use cowhand_core::job::{ErrorKind, FailReason, JobError};
 use cowhand_core::schedule::ScheduleState;
@@ -118,7 +118,7 @@ async fn a_pause_lasts_as_long_as_it_should(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await;
     let id = story.roster.agents[0].schedules[0].id;
     story.until("2026-01-05T10:01:00Z").await;
-    // Its breaker pauses it for 15 minutes with this failure.
+    // With this failure, its breaker pauses the schedule for 15 minutes.
     let (job, epoch, _) = story.running.pop().unwrap();
     let breaker = serde_json::from_str(r#"{"failures":1,"pause":"15m"}"#).unwrap();
     let settlement = cowhand_core::attempt::Settlement { breaker: Some(breaker), ..failed().into() };
@@ -133,7 +133,7 @@ async fn a_pause_lasts_as_long_as_it_should(database: &str) {
     assert_eq!(state(&story).await, ScheduleState::Active);
 }
 
-/// On PostgreSQL the database's clock counts, which nobody here sets.
+/// On PostgreSQL the database's clock counts, which the test does not set.
 async fn a_lease_is_not_lost_by_a_step(database: &str) {
     let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", EVERY)]).await.job_takes(600);
     story.lease = SignedDuration::from_mins(1);
@@ -201,7 +201,7 @@ async fn the_end_of_a_schedule(database: &str) {
     let events = story.store.events_after(0, 1_000).await.unwrap();
     let finished = events.iter().filter(|event| event.fact.type_name() == "schedule:finished").count();
     assert_eq!(finished, 2, "told once");
-    // A later end lets it go on, and makes nothing up.
+    // A later end lets the schedule continue, and nothing is made up.
     for schedule in &mut story.roster.agents[0].schedules {
         schedule.timing.end_at = Some("2026-01-05T16:30:00Z".parse().unwrap());
     }

@@ -1,4 +1,4 @@
-//! The strategies under way: one runner for each schedule that is on and does not live by the clock.
+//! The runners of strategies: one for each schedule that is on and that a strategy drives.
 
 mod pace;
 mod runner;
@@ -24,7 +24,7 @@ use runner::Runner;
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
     running: HashMap<ScheduleId, Running>,
-    /// What they were last matched to: nothing can be different while this is the same.
+    /// The config and the event number at the last comparison. While they are the same, nothing can have changed.
     seen: Option<(Arc<Loaded>, i64)>,
 }
 
@@ -35,7 +35,7 @@ struct Running {
     task: JoinHandle<()>,
 }
 
-/// Another one needs another runner.
+/// The state of a schedule from which its runner was made. A different state needs a new runner.
 #[derive(Debug, PartialEq)]
 struct Arming {
     trigger: TriggerConfig,
@@ -50,7 +50,7 @@ impl Arming {
 }
 
 impl Triggers {
-    /// Starts and stops runners so that they match the fleet.
+    /// Starts and stops runners so that they match the roster.
     pub(super) async fn follow(&mut self, engine: &Arc<Engine>) {
         let loaded = engine.loaded();
         let wanted: Vec<&Schedule> = loaded
@@ -106,7 +106,7 @@ impl Triggers {
         Ok(())
     }
 
-    /// After the one that it follows has ended, if there is one.
+    /// Starts a runner, after its predecessor has ended.
     fn start(&mut self, engine: &Arc<Engine>, schedule: ScheduleId, arming: Arming) {
         let before = self.running.remove(&schedule);
         let (stop, shutdown) = watch::channel(false);
@@ -114,7 +114,7 @@ impl Triggers {
         let task = tokio::spawn(async move {
             if let Some(before) = before {
                 before.stop.send_replace(true);
-                // How it ended makes no difference.
+                // The result of the predecessor does not matter.
                 let _ = before.task.await;
             }
             runner.run().await;
@@ -122,7 +122,7 @@ impl Triggers {
         self.running.insert(schedule, Running { arming, stop, task });
     }
 
-    /// All of them at once, and answers when they have ended.
+    /// Stops all runners in parallel, and waits for their end.
     pub(super) async fn stop(&mut self) {
         let ending = self.running.drain().map(|(_, running)| {
             running.stop.send_replace(true);

@@ -1,11 +1,11 @@
-//! How fast the runner asks again.
+//! The pauses of the runner between two calls of a strategy.
 
 use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
 use jiff::SignedDuration;
 
-/// What the last answers were like.
+/// The number of errors and of quick empty answers in a row.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     errors: u32,
@@ -16,12 +16,12 @@ const EMPTY_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(10), SignedDuration::from_secs(1));
 
 impl Pace {
-    /// There was something, so there may be more.
+    /// Resets the counts, because there may be more tasks.
     pub(super) fn tasks(&mut self) {
         *self = Self::default();
     }
 
-    /// The rest of the time that asking for nothing takes at least: a strategy that answers at once must not spin.
+    /// Returns the pause after an empty answer: a strategy that answers at once must not cause a busy loop.
     pub(super) fn nothing(&mut self, took: Duration) -> Duration {
         self.errors = 0;
         let floor = EMPTY_BACKOFF.pause_after(self.empties + 1);
@@ -29,7 +29,7 @@ impl Pace {
         floor.saturating_sub(took)
     }
 
-    /// Two seconds for each error in a row, at most thirty.
+    /// Returns the pause after an error: two seconds for each error in a row, at most thirty.
     pub(super) fn error(&mut self) -> Duration {
         self.empties = 0;
         self.errors = self.errors.saturating_add(1);

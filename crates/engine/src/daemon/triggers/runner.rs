@@ -1,4 +1,4 @@
-//! The runner: asks a strategy, dispatches what it hands on, and asks again.
+//! The runner: calls a strategy, dispatches its tasks, and calls it again.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ use cowhand_store::{Fired, StoreError};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
-/// Firings that share a transaction.
+/// Number of firings that share a transaction.
 const TOGETHER: usize = 100;
-/// How long a strategy may think about a shutdown before it is dropped.
+/// Time that a strategy has to react to a shutdown before it is dropped.
 const GRACE: Duration = Duration::from_secs(1);
-/// What is shown of an error.
+/// Longest stored error message.
 const ERROR_CAP: usize = 2_000;
 
 /// Drives the strategy of one schedule.
@@ -37,19 +37,19 @@ pub(crate) struct Runner {
     pub shutdown: watch::Receiver<bool>,
 }
 
-/// What came of asking once.
+/// Result of one call of the strategy.
 enum Answer {
     Tasks {
         tasks: Vec<Task>,
         is_listing: bool,
     },
     Failed(anyhow::Error),
-    /// It was told to stop.
+    /// The shutdown of the runner was signalled.
     Stopped,
 }
 
 impl Runner {
-    /// Until it is told to stop, or the strategy has given up.
+    /// Runs until it is stopped, or until the strategy returns a fatal error.
     pub(super) async fn run(self) {
         let Some(setting) = Setting::of(self.surroundings(), self.schedule) else { return };
         let (mut strategy, mut pace) = (None, Pace::default());
@@ -85,7 +85,7 @@ impl Runner {
         Surroundings { config: config.clone(), clock: clock.clone(), store: store.clone(), state }
     }
 
-    /// A strategy that panics may have left anything behind: a new one takes its place.
+    /// Calls the strategy. After a panic it may be in an invalid state, so it is replaced by a new one.
     async fn ask(&self, setting: &Setting, current: &mut Option<Box<dyn TriggerStrategy>>) -> Answer {
         let asked = async {
             let current = match current {
@@ -104,7 +104,7 @@ impl Runner {
             () = overdue => return Answer::Stopped,
         };
         match answer {
-            // What it said last may be "nothing" only because it was told to stop; a list is read again later.
+            // A list may be empty only because of the shutdown, so it is ignored; it is read again later.
             Ok(Ok((_, true))) if is_stopped(&self.shutdown) => Answer::Stopped,
             Ok(Ok((tasks, is_listing))) => Answer::Tasks { tasks, is_listing },
             Ok(Err(error)) => Answer::Failed(error),
@@ -115,7 +115,7 @@ impl Runner {
         }
     }
 
-    /// Says so once for each row of errors.
+    /// Records an error, once for each series of errors, and returns the pause.
     async fn failed(&self, error: &anyhow::Error, pace: &mut Pace) -> Duration {
         let is_first = !pace.is_failing();
         let backoff = pace.error();
@@ -147,8 +147,8 @@ impl Runner {
         }
     }
 
-    /// Every task, in order. A store that is away for a while is asked again: whoever handed them on may not do so
-    /// twice.
+    /// Dispatches all tasks in order. If the store is not available, this is repeated, because the strategy may not
+    /// return the tasks again.
     async fn dispatch(&self, mut tasks: Vec<Task>, is_listing: bool) {
         for task in tasks.iter_mut().filter(|task| task.source_id.is_empty() && !is_listing) {
             task.source_id = Uuid::now_v7().to_string();
@@ -195,7 +195,7 @@ impl Runner {
         Ok(())
     }
 
-    /// After a pause, unless it was told to stop meanwhile.
+    /// Waits for a pause, and returns whether to try again; false if the runner was stopped meanwhile.
     async fn tries_again(&self, error: &StoreError, pace: &mut Pace) -> bool {
         error!(schedule = %self.name(), "cannot write down what its trigger did: {error}");
         self.pause(pace.error()).await;
