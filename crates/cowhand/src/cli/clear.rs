@@ -1,4 +1,4 @@
-//! `cowhand clear`: an agent is to begin anew.
+//! `cowhand clear`: makes an agent start its next job with a new session.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
 pub(super) struct Clear {
-    /// The agent that is to begin anew
+    /// Agent that starts with a new session
     #[arg(add = complete::agents())]
     agent: AgentName,
     /// Print the agent as JSON
