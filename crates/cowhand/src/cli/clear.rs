@@ -1,4 +1,4 @@
-//! `cowhand clear`: makes an agent start its next job with a new session.
+//! `cowhand clear`: clears the sessions of an agent.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
 pub(super) struct Clear {
-    /// Agent that starts with a new session
+    /// Agent whose sessions are cleared
     #[arg(add = complete::agents())]
     agent: AgentName,
     /// Print the agent as JSON
