@@ -2,8 +2,7 @@
 //! jobs.
 //!
 //! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows by hand: one
-//! statement on its
-//! own connection. The cost is flat if the last column does not grow.
+//! statement on its own connection. The cost is flat if the last column does not grow.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 

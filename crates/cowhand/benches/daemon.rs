@@ -2,8 +2,7 @@
 //! process.
 //!
 //! `cargo bench -p cowhand --bench daemon`. The baseline for the last, measured in the same run, is a bare
-//! spawn of the
-//! same program by a loop that only waits for the same whole second.
+//! spawn of the same program by a loop that only waits for the same whole second.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 #![expect(

@@ -32,8 +32,7 @@ impl Postgres {
     /// Stops the server until it is started again; its data stays.
     pub fn stop(&mut self) {
         // At once, since the data is deleted, but not by SIGKILL: a killed server leaves a segment of shared
-        // memory, and after
-        // some thousands of them no other server starts on this machine.
+        // memory, and after some thousands of them no other server starts on this machine.
         let Some(mut server) = self.server.take() else { return };
         kill_process(Pid::from_child(&server), Signal::QUIT).ok();
         server.wait().ok();
@@ -125,8 +124,7 @@ fn run(command: &mut Command) {
 }
 
 /// Returns a command that runs as the server's user and dies with the test. PostgreSQL refuses to run as
-/// root; any other
-/// user runs the server too.
+/// root; any other user runs the server too.
 fn as_server_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");

@@ -1,6 +1,5 @@
 //! Adds the `-c` option of the current command line to the commands that messages name. The daemon and the
-//! store
-//! write commands without `-c`, because they do not know the command line.
+//! store write commands without `-c`, because they do not know the command line.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

@@ -183,8 +183,7 @@ pub(super) fn unusable(place: &Place, error: &io::Error) -> Failure {
 }
 
 /// Waits until nobody holds the state folder and the process, if known, has ended. Returns whether both
-/// happened
-/// in time.
+/// happened in time.
 pub(super) async fn gone(
     place: &Place,
     process: Option<Identity>,

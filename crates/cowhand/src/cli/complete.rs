@@ -2,8 +2,7 @@
 //! fleet.
 //!
 //! The shell waits for the answer, and the user did not ask for messages. So completion returns nothing where
-//! it
-//! cannot find out the names.
+//! it cannot find out the names.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -81,8 +81,7 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 }
 
 /// Loads the config that `-c` names, or the one found from the current directory. Also returns that
-/// directory, to
-/// which shown paths are relative.
+/// directory, to which shown paths are relative.
 fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;

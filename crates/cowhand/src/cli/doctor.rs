@@ -68,8 +68,7 @@ impl Doctor {
 }
 
 /// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts
-/// the
-/// agents; without one, this process makes them as a daemon started here would.
+/// the agents; without one, this process makes them as a daemon started here would.
 async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
     let asked = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };

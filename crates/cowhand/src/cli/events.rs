@@ -126,8 +126,7 @@ impl Events {
 const INDENT: usize = 8;
 
 /// Prints an event. The head contains names and ids, which are never cut: a narrow terminal shows them on
-/// several
-/// lines. The text after it is cut.
+/// several lines. The text after it is cut.
 fn print_line(head: &str, text: &str) {
     // Room for a short word and the mark that shows the cut.
     const LEAST: usize = 4;

@@ -144,8 +144,7 @@ impl Filter {
     }
 
     /// Returns the matching jobs, the newest first: at most `limit`, or all without a limit. Also returns
-    /// whether there are
-    /// more.
+    /// whether there are more.
     pub(super) async fn jobs(
         &self,
         client: &WayIn<'_>,

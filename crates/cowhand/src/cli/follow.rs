@@ -1,8 +1,7 @@
 //! Follows answers of the API, also while one daemon replaces another.
 //!
 //! A daemon may end before it has sent everything. So a caller that finds no daemon reads the store first,
-//! and only
-//! then waits for the next daemon.
+//! and only then waits for the next daemon.
 
 use std::time::{Duration, Instant};
 
@@ -44,8 +43,7 @@ impl Until<'_> {
 }
 
 /// Passes each line of an answer on once. `at` is the position: a repeated request starts there, and each
-/// line
-/// advances it.
+/// line advances it.
 pub(super) async fn lines<C: Copy>(
     way_in: &WayIn<'_>,
     until: Until<'_>,

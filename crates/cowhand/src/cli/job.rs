@@ -306,8 +306,7 @@ fn workspace(workspace: Option<&WorkspaceView>) {
 }
 
 /// Returns the time at which the provider takes jobs again, the schedule's pause ends, or the next attempt
-/// starts. The
-/// message about a budget already contains its time.
+/// starts. The message about a budget already contains its time.
 fn reset(waits: &Waits) -> Option<Timestamp> {
     use SkipReason::{Paused, Requeued, UsageLimit};
     waits.until.filter(|_| matches!(waits.reason, UsageLimit | Paused | Requeued))

@@ -13,8 +13,7 @@ use cowhand_web::api::{Code, Page, Problem, Status, left_schedule_sentence, left
 const MOST: u32 = 10;
 
 /// Shows the jobs of an agent, or of one of its schedules, that is no longer in the config. Returns the
-/// problem as a
-/// failure if there are no such jobs.
+/// problem as a failure if there are no such jobs.
 pub(super) async fn show(
     client: &WayIn<'_>,
     agent: &AgentName,

@@ -27,8 +27,7 @@ impl Listen {
     }
 
     /// Returns the settings of the server, or none for no server. A config with errors gives none too;
-    /// starting the fleet
-    /// reports those errors.
+    /// starting the fleet reports those errors.
     pub(super) fn server(&self, file: &Path) -> Option<Server> {
         let loaded = config::load(file).loaded;
         if self.no_server || loaded.errors() > 0 {

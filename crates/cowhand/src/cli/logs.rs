@@ -136,8 +136,7 @@ impl Logs {
 }
 
 /// Passes on each line of a job's output once, even over a restart of the daemon; with `follow`, until the
-/// job has
-/// ended.
+/// job has ended.
 pub(super) async fn listen(
     client: &WayIn<'_>,
     id: &JobId,

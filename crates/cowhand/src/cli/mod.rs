@@ -222,8 +222,7 @@ pub fn run() -> ExitCode {
 }
 
 /// Verbs that the daemon and keepers start, not a person. An agent waits for them, so they are recognised
-/// before the
-/// verbs for people are set up.
+/// before the verbs for people are set up.
 enum Hidden {
     /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),

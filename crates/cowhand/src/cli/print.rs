@@ -1,6 +1,5 @@
 //! Output of verbs: lines, JSON and tables. Without a terminal there is no colour. A reader that closes the
-//! pipe
-//! (`cowhand jobs | head`) ends the program without a message.
+//! pipe (`cowhand jobs | head`) ends the program without a message.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -66,8 +65,7 @@ pub(super) fn padded(text: &str, width: usize) -> String {
 }
 
 /// Prints our own sentences, wrapped between words at the width of the terminal. Lines after the first are
-/// indented by
-/// `indent`. Commands in the text get the `-c` option, so that they can be typed as shown.
+/// indented by `indent`. Commands in the text get the `-c` option, so that they can be typed as shown.
 pub(super) fn prose(text: &str, indent: usize) {
     words(&advised(text), indent);
 }

@@ -63,8 +63,7 @@ impl Prune {
 }
 
 /// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
-/// would be
-/// ignored.
+/// would be ignored.
 fn refuse_half_a_config(place: &Place) -> Result<(), Failure> {
     if config::load(&place.config).loaded.errors() == 0 {
         return Ok(());

@@ -1,6 +1,5 @@
 //! Checks whether a new daemon could start, while the old one still runs. A restart that would fail then
-//! leaves the old
-//! daemon running.
+//! leaves the old daemon running.
 
 use std::io::ErrorKind;
 
@@ -17,8 +16,7 @@ use cowhand_web::api::{Client, DaemonView, Status};
 use cowhand_web::server::{ListenError, Listener};
 
 /// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs: the start itself
-/// then reports
-/// errors.
+/// then reports errors.
 pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure> {
     let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(()) };
     let Err(failure) = check_all(place, listen, &client).await else { return Ok(()) };

@@ -172,8 +172,7 @@ async fn serve(
 }
 
 /// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
-/// program
-/// has it and nobody chose the address, takes a free port instead.
+/// program has it and nobody chose the address, takes a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
     let refused = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (usual, chosen) = (settings.listen, settings.listen_chosen);

@@ -34,8 +34,7 @@ pub(super) struct Started {
 
 impl Started {
     /// Reads the options of the last start, or the defaults if there was none. Fails if the file cannot be
-    /// read: a guess
-    /// could open a server that was turned off.
+    /// read: a guess could open a server that was turned off.
     pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {
         let file = state.path().join(NAME);
         let unknown = |why: &dyn Display| {

@@ -118,10 +118,8 @@ fn waiting(asks: usize) -> Option<String> {
 }
 
 /// Lists the schedules that do not run although nobody turned them off: those that are paused by a breaker or
-/// over a
-/// budget (each budget once), cannot find out what to run for, have given up, get no place, or missed a
-/// firing.
-/// Providers that are used up are listed above.
+/// over a budget (each budget once), cannot find out what to run for, have given up, get no place, or missed
+/// a firing. Providers that are used up are listed above.
 fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {

@@ -21,8 +21,7 @@ const GAP: usize = 2;
 const WHOLE: usize = 12;
 
 /// Steps by which a table that is too wide is reduced: first the text in its last column, then the dates in
-/// ids of
-/// jobs, then long names. If that is not enough, columns are left out.
+/// ids of jobs, then long names. If that is not enough, columns are left out.
 const STEPS: [Step; 4] = [
     Step { whole_ids: true, name: usize::MAX, last: 24 },
     Step { whole_ids: false, name: usize::MAX, last: 24 },
@@ -108,8 +107,7 @@ impl Table {
     }
 
     /// Returns the positions of the columns that can be left out, in order; each position is counted without
-    /// the columns
-    /// before it in the list.
+    /// the columns before it in the list.
     fn left_out(&self, all: &[Vec<String>]) -> Vec<usize> {
         let mut head = self.head.clone();
         let is_empty = |name: &&&'static str| {

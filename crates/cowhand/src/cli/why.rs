@@ -323,8 +323,7 @@ fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
 }
 
 /// Formats `It is late: 2 times were missed since …; one run makes up for that when a daemon starts. Its next
-/// time is in
-/// 57m (…).`
+/// time is in 57m (…).`
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));

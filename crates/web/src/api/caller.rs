@@ -1,12 +1,9 @@
 //! Determines who uses the owner's socket: a person, or a process of a job.
 //!
 //! An agent outside of any sandbox has the same user as its owner and reaches this socket. It gets only the
-//! rights of its
-//! job's token, so that it cannot answer its own asks, start other jobs or create tokens. The kernel names
-//! the process that
-//! connected. Its control group, its environment and the environments of its ancestors show whether it
-//! belongs to an
-//! attempt (decision 0024).
+//! rights of its job's token, so that it cannot answer its own asks, start other jobs or create tokens. The
+//! kernel names the process that connected. Its control group, its environment and the environments of its
+//! ancestors show whether it belongs to an attempt (decision 0024).
 
 use std::collections::HashSet;
 use std::io;
@@ -50,8 +47,7 @@ impl Peer {
         };
         let attempts = match credentials.pid() {
             // The process is outside our PID namespace, for example on the host of our container. Our own
-            // descendants are always
-            // inside.
+            // descendants are always inside.
             None | Some(0) => Ok(Vec::new()),
             Some(pid) => found(attempts_above(pid)),
         };
@@ -97,8 +93,7 @@ impl Refusals {
 
 impl Api {
     /// Refuses every user but the daemon's own and root, with an event. The mode of the socket restricts this
-    /// too, but a
-    /// process of the same owner can change that mode.
+    /// too, but a process of the same owner can change that mode.
     pub(super) async fn admit_user(&self, peer: &Peer, wanted: &Wanted) -> Result<(), Problem> {
         let own = rustix::process::geteuid().as_raw();
         let Some(uid) = peer.uid.filter(|uid| *uid != own && *uid != 0) else { return Ok(()) };
@@ -115,10 +110,9 @@ impl Api {
     }
 
     /// Finds the attempt of this fleet that a caller belongs to. A process of another fleet's job counts as a
-    /// person. A hook
-    /// is a command of the config and has the rights of its owner: its name is not that of an attempt. The
-    /// oldest ancestor
-    /// decides, since an agent can set the environment of the processes that it starts.
+    /// person. A hook is a command of the config and has the rights of its owner: its name is not that of an
+    /// attempt. The oldest ancestor decides, since an agent can set the environment of the processes that it
+    /// starts.
     pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<OfJob>, Problem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
             let message = format!("cannot tell which process connected to the socket: {why}; try again");

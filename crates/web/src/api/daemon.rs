@@ -58,8 +58,7 @@ pub struct DaemonView {
     pub node: Option<String>,
     pub version: Option<String>,
     /// Time since which the config on disk has errors, so that the previous one is in force. The errors are
-    /// only for those who
-    /// may read the config.
+    /// only for those who may read the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
     /// Reason why nothing can be written, if so, with the remedy.

@@ -24,14 +24,12 @@ pub(super) struct Asked {
     /// Maximum number of events, unless following; unset means 100.
     limit: Option<Count>,
     /// Continue with new events as they happen, one event per line. Clients that accept `text/event-stream`
-    /// get that format,
-    /// with the numbers as ids; they always follow, and continue after `Last-Event-ID`.
+    /// get that format, with the numbers as ids; they always follow, and continue after `Last-Event-ID`.
     follow: Switch,
     /// Only events that somebody requested, with their actor.
     audit: Switch,
     /// Include new output of jobs as `job:output`. These lines are live only and have no number: job and line
-    /// identify
-    /// them.
+    /// identify them.
     output: Switch,
 }
 

@@ -1,6 +1,5 @@
 //! Answers that continue: the existing lines, then new ones, until there can be no more. They are lines of
-//! JSON, or
-//! server-sent events for clients that accept them.
+//! JSON, or server-sent events for clients that accept them.
 
 use std::io;
 use std::time::Duration;
@@ -18,8 +17,7 @@ pub(super) trait Growing: Send + 'static {
     fn more(&mut self) -> impl Future<Output = Result<Option<Part>, Problem>> + Send;
 
     /// Waits until there may be lines that the last `more` did not return, even if they came during that
-    /// call. It may return
-    /// without new lines, but not so often that waiting costs anything.
+    /// call. It may return without new lines, but not so often that waiting costs anything.
     fn grown(&mut self) -> impl Future<Output = ()> + Send;
 }
 

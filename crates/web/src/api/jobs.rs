@@ -324,8 +324,7 @@ pub(super) struct Heard {
     /// Maximum number of lines; unset means all. Ignored with `follow`.
     limit: Option<u64>,
     /// Continue until the job has ended. Clients that accept `text/event-stream` get that format, with the
-    /// numbers of the
-    /// lines as ids, and continue after `Last-Event-ID`.
+    /// numbers of the lines as ids, and continue after `Last-Event-ID`.
     follow: Switch,
 }
 

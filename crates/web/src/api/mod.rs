@@ -1,10 +1,8 @@
 //! `/api/v1`: the API of a fleet, over HTTP on the daemon's Unix socket, and over TCP with the access control
-//! of
-//! [`crate::server`].
+//! of [`crate::server`].
 //!
 //! The CLI uses only this API. When no daemon runs it calls the same router without a socket, on the store
-//! alone: reads are
-//! answered, and endpoints that need a daemon fail with [`Problem::no_daemon`].
+//! alone: reads are answered, and endpoints that need a daemon fail with [`Problem::no_daemon`].
 
 mod agents;
 mod asks;
@@ -134,8 +132,7 @@ impl<T> Page<T> {
 }
 
 /// Returns the scope that an endpoint needs. It is found by the route that answers, so that no spelling of a
-/// path evades
-/// it.
+/// path evades it.
 pub fn scope(method: &Method, path: &str) -> Option<Scope> {
     static SCOPES: LazyLock<Vec<(Method, &str, Scope)>> = LazyLock::new(|| {
         routes::all().into_iter().map(|route| (route.method, route.path, route.scope)).collect()

@@ -1,6 +1,5 @@
 //! Waiting for a daemon that may hang. A request may take long, so its own duration shows nothing: the test
-//! is whether the
-//! daemon answers another request.
+//! is whether the daemon answers another request.
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -24,8 +23,7 @@ const MOST: Duration = Duration::from_mins(1);
 const ONCE_MORE: Duration = Duration::from_secs(1);
 
 /// Time since which the daemon has not answered. All requests of a command share it, so that a command waits
-/// and reports
-/// once.
+/// and reports once.
 static SILENT_SINCE: Mutex<Option<Instant>> = Mutex::new(None);
 
 fn silent_since() -> Option<Instant> {

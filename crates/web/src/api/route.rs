@@ -1,6 +1,5 @@
 //! An endpoint: its handler and its description. The router, the scopes and the document at
-//! `/api/v1/openapi.json` are
-//! made from the same list, so that they cannot differ.
+//! `/api/v1/openapi.json` are made from the same list, so that they cannot differ.
 
 use axum::body::Body;
 use axum::extract::{Request, State};

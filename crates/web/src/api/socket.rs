@@ -36,8 +36,7 @@ impl SocketError {
 }
 
 /// Open socket. Its owner also holds the lock of the state folder, so a file of an earlier daemon at its path
-/// belongs to
-/// nobody.
+/// belongs to nobody.
 #[derive(Debug)]
 pub struct Socket {
     /// Path in the state folder; a link if the real socket has to be elsewhere.

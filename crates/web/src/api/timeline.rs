@@ -60,8 +60,7 @@ pub struct PastFiring {
     /// First of its jobs, even after that was pruned.
     pub job: Option<JobId>,
     /// Status of its job; of several jobs the first that occurs in this order: failed, running, pending,
-    /// cancelled, completed.
-    /// None after its jobs are pruned.
+    /// cancelled, completed. None after its jobs are pruned.
     pub job_status: Option<JobStatus>,
     /// Start of the first of its jobs.
     pub started_at: Option<Timestamp>,
@@ -154,8 +153,7 @@ const fn rank(status: JobStatus) -> u8 {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NextAsked {
     /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
-    /// whether they fired
-    /// or not.
+    /// whether they fired or not.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
     count: Option<Count>,
@@ -202,8 +200,7 @@ impl TryFrom<u32> for Many {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ComingAsked {
     /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
-    /// whether they fired
-    /// or not.
+    /// whether they fired or not.
     from: Option<Timestamp>,
     /// Maximum number of firings; unset means 10.
     count: Option<Many>,

@@ -60,8 +60,7 @@ impl JobTools {
     }
 
     /// Asks whether a tool may be used with this input; fails with the reason if not. `call` is the program's
-    /// own id of this
-    /// use.
+    /// own id of this use.
     pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
         let known = !call.is_empty() && call.len() <= 150;
         let key = if known { format!("tool {call}") } else { fresh_key() };

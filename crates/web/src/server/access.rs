@@ -27,8 +27,7 @@ pub(super) struct Access {
     api: Api,
     fleet: Arc<Fleet>,
     /// Limit on wrong tokens of an address. A valid token is accepted regardless of wrong ones: behind a
-    /// proxy all clients have
-    /// one address, and one program with an old token must not block the others.
+    /// proxy all clients have one address, and one program with an old token must not block the others.
     wrong: Arc<Limit>,
     /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so
     /// two fleets on
@@ -63,8 +62,7 @@ impl Access {
     }
 
     /// Identifies the caller by the token in `Authorization`, else by that in the cookie. Refuses unknown
-    /// callers that come too
-    /// often, and requests that another page may have caused a browser to send.
+    /// callers that come too often, and requests that another page may have caused a browser to send.
     pub(super) async fn caller(
         &self,
         peer: IpAddr,

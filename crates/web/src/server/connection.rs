@@ -1,10 +1,8 @@
 //! Connections: their limits, their timeouts and their end.
 //!
 //! axum's own loop accepts everybody and waits for ever. Here a client that sends its head too slowly, or
-//! nothing at all, is
-//! disconnected; one address gets at most half of the connections; and when all are in use, further clients
-//! wait in the
-//! kernel, where they cost nothing.
+//! nothing at all, is disconnected; one address gets at most half of the connections; and when all are in
+//! use, further clients wait in the kernel, where they cost nothing.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -89,8 +87,7 @@ impl Drop for Presence {
 }
 
 /// Returns the largest number of connections that the limit on open files allows. Raises that limit if
-/// possible: shells
-/// often set 1,024, and most systems allow a process more.
+/// possible: shells often set 1,024, and most systems allow a process more.
 fn most_connections() -> usize {
     let wanted = MOST_CONNECTIONS + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);

@@ -1,10 +1,8 @@
 //! Refuses requests that name another host or come from a page of another site.
 //!
 //! A browser can be made to send requests to a server on this machine: by a page with its own host name that
-//! resolves to
-//! this machine, or by a form. `Host` shows the first, `Origin` the second. There are no CORS headers, so no
-//! other page
-//! ever reads an answer.
+//! resolves to this machine, or by a form. `Host` shows the first, `Origin` the second. There are no CORS
+//! headers, so no other page ever reads an answer.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
 //! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the schedule's secret makes it fire, once
-//! for each
-//! delivery.
+//! for each delivery.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -37,8 +36,7 @@ pub(super) struct Hooks {
     /// Set if the server is reachable only from this machine.
     is_local: bool,
     /// Limit on wrong signatures, unknown webhooks and bodies that never arrive. As with tokens, a valid
-    /// delivery is accepted
-    /// regardless of earlier wrong ones.
+    /// delivery is accepted regardless of earlier wrong ones.
     wrong: Arc<Limit>,
     intake: Arc<Intake>,
 }

@@ -1,8 +1,7 @@
 //! Limits on the number of deliveries at a time, and on their memory.
 //!
 //! For senders that know a secret these are the only limits: deliveries wait until there is room, and more
-//! are refused only
-//! when very many wait. Their bytes wait in the sender's socket, not here.
+//! are refused only when very many wait. Their bytes wait in the sender's socket, not here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -27,8 +26,7 @@ const MANY_SOURCES: usize = 1_000;
 /// minute.
 const MOST_OF_SUSPECTS: usize = 4;
 /// Size from which bodies are parsed one at a time, because a parsed payload may take many times as much
-/// memory as its
-/// text.
+/// memory as its text.
 const LARGE: usize = 1 << 20;
 const COME_BACK: Duration = Duration::from_secs(1);
 

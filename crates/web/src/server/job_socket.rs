@@ -1,6 +1,5 @@
 //! The job socket. It accepts only job tokens, whoever owns the processes that show them. So it can be given
-//! to an agent in
-//! a sandbox, and even to a hostile one.
+//! to an agent in a sandbox, and even to a hostile one.
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions};

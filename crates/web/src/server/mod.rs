@@ -1,8 +1,7 @@
 //! The server: the API over TCP with access control, webhooks, and the dashboard.
 //!
 //! It refuses requests that name another host or come from a page of another site. The API requires a token,
-//! and a webhook
-//! the signature of its schedule.
+//! and a webhook the signature of its schedule.
 
 mod access;
 mod connection;

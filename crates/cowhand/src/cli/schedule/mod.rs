@@ -130,8 +130,7 @@ const fn plain_or_none(view: &ScheduleView) -> bool {
 }
 
 /// Formats the time at which a paused schedule tries again, which is not a firing and so is not shown under
-/// NEXT; or
-/// the time since which a waiting schedule is due.
+/// NEXT; or the time since which a waiting schedule is due.
 fn when_again(view: &ScheduleView, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {

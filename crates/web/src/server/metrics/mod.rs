@@ -1,9 +1,8 @@
 //! `/metrics`: the fleet in numbers, for Prometheus.
 //!
 //! Counts come from the event log, spending from the table of usage, and current states are read at each
-//! request. So all
-//! metrics but the store's latency and this process are those of the whole fleet, even if several nodes share
-//! a store.
+//! request. So all metrics but the store's latency and this process are those of the whole fleet, even if
+//! several nodes share a store.
 
 mod limits;
 mod process;

@@ -1,6 +1,5 @@
 //! Counts of events since this daemon began, from the event log. The log is read on at each request, so
-//! metrics that nobody
-//! reads cost nothing.
+//! metrics that nobody reads cost nothing.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -37,8 +37,7 @@ pub(super) struct Frame<'a> {
 }
 
 /// Builds a page. `seq` is the newest event that it shows; without one it does not follow events. `asks` is
-/// the number of
-/// open asks.
+/// the number of open asks.
 pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)

@@ -43,8 +43,7 @@ enum End {
 }
 
 /// Streams the output. The id of each event is the number of its last line, so that a browser can continue
-/// after a lost
-/// connection.
+/// after a lost connection.
 pub(super) async fn stream(
     State(pages): State<Pages>,
     Path(job): Path<String>,

@@ -1,10 +1,8 @@
 //! The dashboard: pages for people, made only from answers of the API.
 //!
 //! Each page is one file. The server writes all of it, so that it can be read without the script. The script
-//! replaces the
-//! parts that are marked `data-live` after an event, turns times into local ones, and sends a person's
-//! decisions to the
-//! API.
+//! replaces the parts that are marked `data-live` after an event, turns times into local ones, and sends a
+//! person's decisions to the API.
 
 mod agent;
 mod asks;
@@ -181,8 +179,7 @@ async fn only_known(
 }
 
 /// Adds security headers to every answer of the server: a page loads nothing from elsewhere, runs only our
-/// script, is shown
-/// in no frame, sends no referrer, and is not cached unless it sets its own header.
+/// script, is shown in no frame, sends no referrer, and is not cached unless it sets its own header.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     const HEADERS: [(HeaderName, &str); 4] = [
         (
