@@ -28,8 +28,7 @@ pub(super) enum Token {
 pub(super) struct Create {
     /// Name of the token, to recognise its use later
     name: TokenName,
-    /// Rights: read, operate (also create, cancel and steer work) or admin (also stop, remove, and create
-    /// tokens)
+    /// Rights: read, operate (also create, cancel and steer work) or admin (also stop, remove, create tokens)
     #[arg(long, value_name = "SCOPE")]
     scope: Scope,
     /// Time until it expires (30d) [default: until it is revoked]
