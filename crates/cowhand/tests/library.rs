@@ -281,7 +281,7 @@ async fn it_sleeps_until_something_is_due_or_happens() {
     fleet.stop(Stop::default()).await.unwrap();
 }
 
-/// There are two schedules, each due at once and then every second.
+/// Both agents have a schedule that is due at once and then every second.
 #[tokio::test]
 async fn agents_can_be_set_while_it_runs() {
     let folder = TempDir::new().unwrap();
