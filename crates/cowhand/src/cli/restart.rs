@@ -14,7 +14,7 @@ use cowhand_web::api::StopAsked;
 
 #[derive(Debug, Args)]
 pub(super) struct Restart {
-    /// Time for running jobs to finish before they are cancelled [default: that of the last start]
+    /// Time for jobs to finish after a signal, before they are cancelled [default: that of the last start]
     #[arg(long, value_name = "SECONDS", value_parser = number::seconds)]
     stop_timeout: Option<u64>,
     #[command(flatten)]

@@ -178,8 +178,7 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
     assert_ne!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
 }
 
-/// Tokens of a model without a known price count as those of an expensive model, and are not counted again
-/// later.
+/// Tokens of a model without a known price count as those of an expensive model, and the job still completes.
 #[test]
 fn a_model_without_a_price_counts_as_a_dear_one() {
     let fleet = r#"

@@ -219,7 +219,7 @@ fn a_job_waits_while_there_is_no_room_to_start_it() {
         jobs[0].clone()
     };
     let requeued = || ask(place, &["events", "--json"]).matches("\"job:requeued\"").count();
-    // More often than a failure of the job itself would be retried.
+    // More often than a failure of the job itself would be tolerated.
     wait_for("six tries", || {
         let job = job();
         assert!(job["status"] != "failed", "{job:#}");
