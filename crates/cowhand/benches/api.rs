@@ -1,7 +1,8 @@
-//! What a list of jobs costs as the fleet grows old: `GET /api/v1/jobs?limit=20` with a thousand to a million jobs.
+//! Measures a list of jobs as the fleet grows old: `GET /api/v1/jobs?limit=20` with a thousand to a million
+//! jobs.
 //!
-//! `cargo bench -p cowhand --bench api`. Beside it, in the same run, the same rows by hand: one statement on a connection
-//! of its own, whose rows are read and no more. Flat means that the last column does not grow.
+//! `cargo bench -p cowhand --bench api`. The baseline, in the same run, reads the same rows by hand: one
+//! statement on its own connection. The cost is flat if the last column does not grow.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 
@@ -87,7 +88,7 @@ fn middle(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// Ended jobs as a fleet leaves them, with a prompt and a summary.
+/// Creates ended jobs as a fleet leaves them, with a prompt and a summary.
 async fn make(connection: &mut SqliteConnection, from: u32, to: u32) {
     let sql = "with recursive n(i) as (select ?1 union all select i + 1 from n where i + 1 < ?2) \
         insert into jobs (id, agent, schedule, by_trigger, trigger_type, status, exit_reason, started_at, finished_at, \

@@ -1,7 +1,8 @@
-//! What an idle daemon costs, with schedules and with followers, and how soon a due firing is a running process.
+//! Measures an idle daemon, with schedules and with followers, and the time from a due firing to a running
+//! process.
 //!
-//! `cargo bench -p cowhand --bench daemon`. The limit for the last, measured in the same run, is a bare spawn of the
-//! same program by a loop that does nothing but wait for the same whole second.
+//! `cargo bench -p cowhand --bench daemon`. The baseline for the last, measured in the same run, is a bare
+//! spawn of the same program by a loop that only waits for the same whole second.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says so by panicking")]
 #![expect(
@@ -73,7 +74,7 @@ impl Daemon {
     }
 }
 
-/// In hundredths of a second, of this process alone.
+/// Returns the CPU time of this process alone, in hundredths of a second.
 fn cpu_ticks(child: &Child) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 2..].split(' ').collect();
@@ -87,7 +88,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Ten schedules each, none of them due for a long time.
+/// Returns a config with ten schedules for each agent, none of them due for a long time.
 fn fleet(agents: usize) -> String {
     let mut config = "agents:\n".to_owned();
     for agent in 0..agents {
@@ -114,7 +115,7 @@ fn idle() {
     );
 }
 
-/// What a schedule costs while nothing of it runs: a daemon with more of them beside one with ten.
+/// Measures the memory of idle schedules: a daemon with more of them, compared with one with ten.
 fn memory() {
     let resident = |agents| {
         let daemon = Daemon::start(&fleet(agents));
@@ -134,7 +135,7 @@ fn memory() {
     }
 }
 
-/// Many who wait for events that do not come.
+/// Measures many clients that wait for events that do not come.
 fn followers() {
     let daemon = Daemon::start(&fleet(1));
     let follow = |_| {
@@ -193,12 +194,12 @@ fn firings() -> Late {
     let read =
         |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path().join("stdout")).unwrap_or_default();
     let all: String = std::fs::read_dir(attempts).unwrap().flatten().map(read).collect();
-    // The very first has to warm up; so did the bare ones.
+    // The first firing is a warm-up; the baseline has one too.
     assert!(all.lines().count() >= FIRINGS - 2, "{} of {FIRINGS} fired", all.lines().count());
     Late::of(lateness(&all))
 }
 
-/// Milliseconds after the whole second, of each `seconds nanoseconds` line.
+/// Returns the milliseconds after the whole second, for each `seconds nanoseconds` line.
 fn lateness(lines: &str) -> Vec<f64> {
     let late = |line: &str| Some(line.split_once(' ')?.1.trim().parse::<f64>().ok()? / 1e6);
     lines.lines().filter_map(late).collect()

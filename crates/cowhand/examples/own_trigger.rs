@@ -1,4 +1,4 @@
-//! A trigger type of one's own: each file that somebody puts into a folder makes a job.
+//! A custom trigger type: each file that somebody puts into a folder makes a job.
 //!
 //! ```sh
 //! cargo run --example own_trigger -- cowhand.yaml path/to/cowhand
@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use cowhand::fleet::{Fleet, Options};
 use cowhand::trigger::{PollingStrategy, Registry, Setting, Task, TaskSource, TriggerStrategy};
 
-/// *What*: the files that are there now.
+/// *What*: the files that are in the folder now.
 struct Inbox {
     folder: PathBuf,
 }
@@ -33,7 +33,7 @@ impl TaskSource for Inbox {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let body = std::fs::read_to_string(entry.path())?;
-            // The same name is the same letter. Taken away and put back, it is a new one.
+            // The same name is the same letter. If it is removed and put back, it is a new one.
             tasks.push(Task { source_id: name.clone(), title: name, body, ..Task::default() });
         }
         tasks.sort_by(|one, other| one.source_id.cmp(&other.source_id));
@@ -45,14 +45,14 @@ impl TaskSource for Inbox {
     }
 }
 
-/// What stands under `with:`.
+/// Settings under `with:`.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct With {
     folder: PathBuf,
 }
 
-/// *When*: polling is a strategy that is there already.
+/// Builds the strategy. *When*: polling is an existing strategy.
 fn inbox(setting: &Setting) -> anyhow::Result<Box<dyn TriggerStrategy>> {
     let With { folder } = setting.with()?;
     Ok(Box::new(PollingStrategy::new(Inbox { folder }, Duration::from_secs(1))))

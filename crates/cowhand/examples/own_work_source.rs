@@ -1,4 +1,5 @@
-//! A work source that cowhand does not know: a list in the config. It takes one type, one line that registers it, and
+//! A work source that cowhand does not know: a list in the config. It needs one type, one line that registers
+//! it, and
 //! `{type: custom, name: list}` in the config; nothing in cowhand changes.
 //!
 //! `cargo run -p cowhand --example own_work_source`
@@ -29,7 +30,7 @@ agents:
         tasks: [Paint the fence, 'Water the plants (urgent)', Mow the lawn, Feed the cat]
 ";
 
-/// How each task stands, in the order of the config.
+/// Tasks with their states, in the order of the config.
 #[derive(Debug)]
 struct List(Mutex<Vec<Task>>);
 
@@ -47,7 +48,7 @@ enum State {
     Done(Claimant),
 }
 
-/// What the registry calls when a config names `list`.
+/// Builds the source; the registry calls it when a config names `list`.
 fn make(config: &shape::WorkSource, _: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     let shape::WorkSource::Custom { with, .. } = config else {
         return Err(WorkSourceError::Config("`list` is a custom source".to_owned()));
@@ -64,7 +65,7 @@ fn make(config: &shape::WorkSource, _: &Setting) -> Result<Arc<dyn WorkSource>, 
 }
 
 impl List {
-    /// Gives the task with this id to `change`, which no other claimer can interrupt.
+    /// Passes the task with this id to `change`, which no other claimant can interrupt.
     fn with<T>(&self, id: &WorkItemId, change: impl FnOnce(&mut Task) -> T) -> Option<T> {
         let number: usize = id.external_id().parse().ok()?;
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +86,7 @@ fn item(task: &Task, number: i64) -> Result<WorkItem, WorkSourceError> {
         State::Claimed(_) => "claimed",
         State::Done(_) => "done",
     };
-    // Earlier in the list is older.
+    // An earlier task in the list is older.
     let created_at = Timestamp::from_second(number).unwrap_or_default();
     Ok(WorkItem {
         id,
@@ -115,7 +116,7 @@ impl WorkSource for List {
         };
         items.retain(|item| shown(item) && options.admits(item));
         let total_count = Some(items.len() as u64);
-        // The cursor is how many were shown before.
+        // The cursor is the number of items on earlier pages.
         let before: usize = options.cursor.as_deref().and_then(|cursor| cursor.parse().ok()).unwrap_or(0);
         let end = before.saturating_add(options.limit.unwrap_or(usize::MAX)).min(items.len());
         let next_cursor = (end < items.len()).then(|| end.to_string());
@@ -151,7 +152,7 @@ impl WorkSource for List {
                 task.title = format!("{} ({})", task.title, result.summary);
                 true
             }
-            // Told twice.
+            // A repeated report.
             State::Done(holder) => holder == by,
             _ => false,
         });
@@ -185,7 +186,7 @@ impl WorkSource for List {
     }
 }
 
-/// One round by hand, as a schedule does it: the next item, some work, the report.
+/// Runs one round by hand, as a schedule does: the next item, some work, the report.
 pub async fn run() -> anyhow::Result<Vec<String>> {
     let mut registry = Registry::with_built_ins();
     registry.register("list", make)?;
@@ -218,7 +219,7 @@ pub async fn run() -> anyhow::Result<Vec<String>> {
     Ok(told)
 }
 
-/// Anybody who writes a source can ask whether it does what cowhand needs.
+/// Checks the source against the contract, as the author of any source can do.
 pub async fn keeps_the_contract() {
     let tasks =
         (1..=5).map(|n| Task { title: format!("{n}"), priority: Priority::Medium, state: State::Available });

@@ -1,6 +1,7 @@
 //! cowhand runs fleets of coding agents on schedules, on events and from issue trackers.
 //!
-//! The library: [`Fleet`] is the way in. The crates below it are re-exported under the names of what they hold.
+//! [`Fleet`] is the entry point of the library. The crates below are re-exported, each under the name of its
+//! subject.
 //!
 //! ```no_run
 //! use cowhand::Fleet;
@@ -10,7 +11,7 @@
 //! let fleet = Fleet::start(Options::of("cowhand.yaml", "/usr/local/bin/cowhand")).await?;
 //! let mut events = fleet.subscribe().await?;
 //! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
-//! // `fleet.output(job)` tells what a job says, `fleet.result(job)` what it came to.
+//! // `fleet.output(job)` returns the output of a job, `fleet.result(job)` its result.
 //! while let Some(event) = events.next().await? {
 //!     println!("{} {:?}", event.whose(), event.fact);
 //! }

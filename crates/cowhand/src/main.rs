@@ -1,4 +1,4 @@
-//! The `cowhand` program: everything it does is in the library.
+//! The `cowhand` program, which only calls the library.
 
 use std::process::ExitCode;
 

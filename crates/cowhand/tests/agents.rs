@@ -1,5 +1,5 @@
-//! Agents that misbehave, run by the whole program: each ends with the right status, reason and message, and the
-//! daemon stays small.
+//! Agents that misbehave, run by the whole program: each ends with the right status, reason and message, and
+//! the memory of the daemon stays small.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -18,7 +18,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    /// Agents by name: their script, and more lines of their config.
+    /// Starts a fleet of agents: name, script, and further lines of config.
     fn start(agents: &[(&str, &str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = "agents:\n".to_owned();
@@ -79,7 +79,7 @@ impl Fleet {
             .unwrap()
     }
 
-    /// The most memory the daemon ever had.
+    /// Returns the peak memory of the daemon.
     fn peak_megabytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -94,7 +94,7 @@ impl Drop for Fleet {
     }
 }
 
-/// `status/exit_reason kind: message` of a job.
+/// Formats a job as `status/exit_reason kind: message`.
 fn told(job: &JobRecord) -> String {
     let reason = job.exit_reason.map(cowhand_core::job::ExitReason::as_str).unwrap_or_default();
     let error =
@@ -151,7 +151,7 @@ async fn every_way_to_end_badly_is_told_as_it_was() {
         let environment = String::from_utf8_lossy(&environment).into_owned();
         jobs_of_this_fleet.iter().any(|job| environment.contains(&format!("COWHAND_ATTEMPT_ID={job}")))
     };
-    // A keeper goes a moment after it has written how its attempt ended.
+    // A keeper ends a moment after it has written the end of its attempt.
     let gone = || !std::fs::read_dir("/proc").unwrap().flatten().any(|entry| of_this_fleet(&entry));
     fleet.wait_for("nothing to be left behind", gone).await;
 }
@@ -175,12 +175,12 @@ async fn a_flood_is_kept_whole_and_the_daemon_stays_small() {
     assert!(peak < 100, "{peak} MB");
 }
 
-/// Somebody tidies up too well: the job is not forgotten and its processes are not left alone.
+/// The folder of an attempt is deleted: the job is not forgotten, and its processes are ended.
 #[tokio::test]
 async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
     let fleet = Fleet::start(&[("slow", "echo $$ > pid; sleep 100", "")]);
     let pid_file = fleet.folder.path().join("pid");
-    // The shell makes the file first, and writes into it then.
+    // The shell creates the file before it writes into it.
     let pid = || std::fs::read_to_string(&pid_file).ok().filter(|text| text.ends_with('\n'));
     fleet.wait_for("the agent to be up", || pid().is_some()).await;
     let attempts = fleet.folder.path().join(".cowhand/attempts");
@@ -189,7 +189,7 @@ async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
     };
     fleet.wait_for("it to be followed", followed).await;
     let pid = pid().unwrap();
-    // The daemon looks into it now and then, which may leave a file behind.
+    // The daemon reads the folder regularly, and may create a file in it.
     while std::fs::remove_dir_all(&attempts).is_err() {}
     let jobs = fleet.settled(1, 60).await;
     assert!(told(&jobs[0]).starts_with("failed/error lost: lost: its folder is gone"), "{}", told(&jobs[0]));
@@ -197,7 +197,7 @@ async fn an_attempt_whose_folder_is_removed_is_lost_and_ended() {
     fleet.wait_for("its process to be gone", || !process.exists()).await;
 }
 
-/// Agents say what they find, also secrets that were meant for another one, and tokens that nobody named.
+/// Agents print what they find, including secrets of other agents and tokens that are not in the config.
 #[tokio::test]
 async fn secrets_of_the_whole_fleet_are_masked() {
     let token = format!("cow_{}", "aB3_-xY9Z".repeat(5));
@@ -228,8 +228,8 @@ async fn secrets_of_the_whole_fleet_are_masked() {
     assert!(!said.contains("canary") && !said.contains("aB3_-"), "{said}");
 }
 
-/// An agent that makes its stdout large without writing anything, and one that ends after its keeper was killed and leaves a
-/// process behind.
+/// One agent makes its stdout large without writing; another ends after its keeper was killed, and leaves a
+/// process.
 #[tokio::test]
 async fn neither_a_sparse_output_nor_what_is_left_holds_up_the_end() {
     let left = "(setsid sh -c 'echo $$ > left; exec sleep 1000' >/dev/null 2>&1 &)\n\

@@ -1,4 +1,5 @@
-//! The whole program, killed again and again: no firing lost, none run twice, no process left, every job settled.
+//! The whole program, killed again and again: no firing is lost or run twice, no process is left, every job
+//! is settled.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -21,7 +22,7 @@ use jiff::Timestamp;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-/// A fleet in a folder of its own, whose agents write down that they started.
+/// Fleet in its own folder. Its agents record their starts.
 struct Fleet {
     folder: TempDir,
     daemon: Option<Child>,
@@ -42,8 +43,8 @@ impl Fleet {
         self.path().join("starts")
     }
 
-    /// `agents` agents that each run for a moment every `interval`, or as long as there is a file `hold`, with `env` for
-    /// their keepers.
+    /// Writes a config with `agents` agents that each run for a moment every `interval`, or as long as there
+    /// is a file `hold`, with `env` for their keepers.
     fn write_config(&self, agents: usize, interval: &str, enabled: bool, env: &str) {
         let store =
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
@@ -63,7 +64,8 @@ impl Fleet {
         std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
     }
 
-    /// Agents that spend a cent at a time and say so; each job has a budget of a nickel, and asks for more.
+    /// Writes a config with agents that spend and report one cent at a time; each job has a budget of five
+    /// cents, and asks for more.
     fn write_spenders(&self, agents: usize, enabled: bool) {
         let store =
             self.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
@@ -82,7 +84,7 @@ impl Fleet {
         std::fs::write(self.path().join("cowhand.yaml"), text).unwrap();
     }
 
-    /// What all agents have said that they spent, in cents.
+    /// Returns the spending that all agents have reported, in cents.
     fn cents_said(&self) -> usize {
         let files = std::fs::read_dir(self.path().join(".cowhand/jobs")).into_iter().flatten().flatten();
         let jsonl = files.map(|file| file.path()).filter(|path| path.extension() == Some("jsonl".as_ref()));
@@ -90,12 +92,12 @@ impl Fleet {
         said.map(|text| text.matches("\"cost_usd\":0.01").count()).sum()
     }
 
-    /// What they have written down elsewhere, each time after they said so.
+    /// Returns the spending that they have recorded elsewhere, each time after reporting it.
     fn cents_spent(&self) -> usize {
         std::fs::read_to_string(self.path().join("spent")).unwrap_or_default().lines().count()
     }
 
-    /// Says whether it became ready, or died first.
+    /// Starts the daemon, and returns whether it became ready before it died.
     fn start(&mut self, fault: Option<&str>) -> bool {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
         command.args(["start", "--no-server", "-c"]).arg(self.path()).args(["--stop-timeout", "30"]);
@@ -124,7 +126,7 @@ impl Fleet {
         }
     }
 
-    /// The folders of all attempts so far.
+    /// Returns the folders of all attempts so far.
     fn attempts(&self) -> Vec<PathBuf> {
         let folders =
             std::fs::read_dir(self.path().join(".cowhand/attempts")).into_iter().flatten().flatten();
@@ -138,7 +140,7 @@ impl Fleet {
         String::from_utf8(events.stdout).unwrap()
     }
 
-    /// Waits until it dies by itself, at the fault that was planned for it.
+    /// Waits until the daemon dies at its planned fault.
     fn wait_for_death(&mut self) {
         let patience = Instant::now() + Duration::from_mins(1);
         let mut daemon = self.daemon.take().unwrap();
@@ -160,7 +162,7 @@ impl Fleet {
         self.server.as_ref().map_or_else(file, Postgres::url)
     }
 
-    /// No more firings; the daemon runs until everything is settled, and stops.
+    /// Turns off the schedules, and runs the daemon until everything is settled.
     async fn settle_everything(&mut self, agents: usize) -> Vec<Job> {
         self.write_config(agents, "2s", false, "");
         self.settle().await
@@ -169,7 +171,7 @@ impl Fleet {
     async fn settle(&mut self) -> Vec<Job> {
         assert!(self.start(None), "{}", self.log());
         let store = Store::open(&self.store_url()).await.unwrap();
-        // As long as there are fewer and fewer of them.
+        // Wait as long as the number of open jobs decreases.
         let (mut fewest, mut patience) = (usize::MAX, Instant::now());
         loop {
             let open = store.snapshot().await.unwrap().jobs.len();
@@ -190,7 +192,7 @@ impl Fleet {
         jobs
     }
 
-    /// What must hold whatever happened.
+    /// Checks what must hold after any fault.
     async fn check(&mut self, agents: usize) -> Vec<Job> {
         let jobs = self.settle_everything(agents).await;
         let mut starts: HashMap<String, u32> = HashMap::new();
@@ -223,7 +225,7 @@ impl Fleet {
             environment.contains("COWHAND_ATTEMPT_ID=")
                 && jobs.iter().any(|job| environment.contains(job.id().as_str()))
         };
-        // A keeper goes a moment after it has written how its attempt ended.
+        // A keeper ends a moment after it has written the end of its attempt.
         self.wait_for("nothing to be left behind", |_| processes(of_ours).is_empty());
         jobs
     }
@@ -252,14 +254,14 @@ on_both! {
     twenty_kills_never_forget_a_cent,
 }
 
-/// A story for each place where somebody may die.
+/// Declares a test for each place of a fault.
 macro_rules! dies_at {
     ($dies:ident($database:literal): $($place:ident)+) => {
         $(#[tokio::test] async fn $place() { crate::$dies($database, stringify!($place)).await; })+
     };
 }
 
-/// The daemon dies at each of its durable transitions, at the first and at a later turn.
+/// The daemon dies at each of its durable transitions, the first or a later time.
 mod the_daemon_dies_at {
     mod sqlite {
         dies_at! { the_daemon_dies("sqlite"): fired claimed launched ended read settled viewed }
@@ -282,7 +284,7 @@ async fn the_daemon_dies(database: &str, place: &str) {
     }
 }
 
-/// Views are rewritten, never believed.
+/// Views are rewritten and never read back.
 #[tokio::test]
 async fn a_deleted_or_broken_view_comes_back() {
     let mut fleet = Fleet::on("sqlite");
@@ -315,7 +317,7 @@ async fn a_deleted_or_broken_view_comes_back() {
     assert!(state.contains("last_run_at: \""), "{state}");
 }
 
-/// The daemon dies while it takes up what an earlier one left.
+/// The daemon dies while it recovers the attempts of an earlier one.
 async fn the_daemon_dies_while_it_recovers(database: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_config(3, "1s", true, "");
@@ -330,7 +332,7 @@ async fn the_daemon_dies_while_it_recovers(database: &str) {
     fleet.check(3).await;
 }
 
-/// A keeper dies at each of its own; nobody runs twice, and what cannot be known is said to be lost.
+/// A keeper dies at each of its steps; no agent runs twice, and an attempt with an unknown end is lost.
 mod a_keeper_dies_when {
     dies_at! { a_keeper_dies("sqlite"): waiting ready spawned watching ended done }
 }
@@ -339,7 +341,7 @@ async fn a_keeper_dies(database: &str, place: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_config(2, "3s", true, &format!("COWHAND_FAULT: keeper-{place}"));
     assert!(fleet.start(None));
-    // One that is there has written so, before all places but the first.
+    // A keeper has written this file before every place but the first.
     let dead = |folder: &PathBuf| {
         let keeper = format!("keeper {}", folder.display());
         folder.join("keeper.json").exists() && processes(|line, _| line.contains(&keeper)).is_empty()
@@ -357,7 +359,7 @@ async fn a_keeper_dies(database: &str, place: &str) {
     for job in &jobs {
         let status = job.status();
         let expected = match place {
-            // What never began runs again, in the last start without the fault.
+            // An attempt that never began runs again, in the last start without the fault.
             "waiting" | "done" => status == JobStatus::Completed,
             _ => status == JobStatus::Failed || status == JobStatus::Completed,
         };
@@ -386,8 +388,8 @@ async fn random_kills_while_fifty_schedules_fire(database: &str) {
     assert!(lost <= kills, "at most one for each keeper that was killed");
 }
 
-/// Daemon and keepers are killed while agents spend. Every cent that they said is in the sums, once: of the store, of the
-/// jobs, and of what counts for budgets.
+/// Daemon and keepers are killed while agents spend. Every reported cent is counted once in each sum: of the
+/// store, of the jobs, and of the budgets.
 async fn twenty_kills_never_forget_a_cent(database: &str) {
     let mut fleet = Fleet::on(database);
     fleet.write_spenders(6, true);
@@ -413,7 +415,7 @@ async fn twenty_kills_never_forget_a_cent(database: &str) {
     let by_agent: u64 =
         in_all.iter().map(|(_, _, usage)| microdollars(usage.cost_usd.unwrap_or_default())).sum();
     let budget = Budget { per_month_usd: Some(1.0), ..Budget::default() };
-    // Where it is about noon, so that no month ends meanwhile.
+    // A zone in which it is about noon, so that no month ends meanwhile.
     let offset = 12 - Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let zone = format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs()).parse().unwrap();
     let roster = Roster { budget, zone, ..Roster::of(vec![Agent::new("a0".parse().unwrap())]) };

@@ -26,7 +26,8 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
 
-/// North and south, whole and half hours, a change at midnight, one of half an hour, and none at all.
+/// Zones in the north and south, with whole and half hours, a change at midnight, one of half an hour, and
+/// none at all.
 const ZONES: [&str; 10] = [
     "UTC",
     "Asia/Kolkata",
@@ -56,7 +57,7 @@ struct Oracles {
     croner: Answer,
 }
 
-/// What an oracle or the binary says: firings, or why there are none.
+/// Answer of an oracle or the binary: firings, or the reason why there are none.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
@@ -99,7 +100,8 @@ fn ours_equals_wherever_the_oracles_agree() {
     assert!(compared * 4 >= cases * 3, "only {compared} of {cases} cases could be compared");
 }
 
-/// Is `ours` what the oracles say, plus firings exactly at the end of a gap, for a list of fixed times?
+/// Checks whether `ours` equals the oracles, plus firings exactly at the end of a gap, for a list of fixed
+/// times.
 fn is_list_after_gap(question: &Question, ours: &Answer, oracles: &Answer) -> bool {
     let fields: Vec<&str> = question.cron.split(' ').collect();
     let times = fields[..fields.len() - 3].join(" ");
@@ -117,7 +119,7 @@ fn ends_a_gap(firing: &str, zone: &TimeZone) -> bool {
 }
 
 impl PartialEq for Answer {
-    /// Two refusals agree whatever their words; an empty list is croner's way to refuse.
+    /// Compares answers. Two refusals are equal whatever their text; an empty list is a refusal of croner.
     fn eq(&self, other: &Self) -> bool {
         self.firings() == other.firings()
     }
@@ -186,7 +188,8 @@ fn draw_question(rng: &mut Rng, place: usize) -> Question {
     Question { cron: draw_cron(rng), zone, from: draw_start(rng, zone), count: COUNT }
 }
 
-/// Half of the starts lie in the two days before one of the year's clock changes, where the zone has any.
+/// Draws a start. Half of them are in the two days before one of the year's clock changes, if the zone has
+/// any.
 fn draw_start(rng: &mut Rng, zone: &str) -> Timestamp {
     let new_year: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
     let zone = TimeZone::get(zone).unwrap();
@@ -206,7 +209,7 @@ fn draw_cron(rng: &mut Rng) -> String {
     fields.join(" ")
 }
 
-/// Also a field of seconds: the two have the same grammar.
+/// Draws a field of minutes or of seconds, which have the same grammar.
 fn draw_minute(rng: &mut Rng) -> String {
     match rng.u8(..8) {
         0 => "*".to_owned(),
@@ -217,7 +220,7 @@ fn draw_minute(rng: &mut Rng) -> String {
     }
 }
 
-/// Often early in the morning, where the clocks change.
+/// Draws an hour, often early in the morning, where the clocks change.
 fn draw_hour(rng: &mut Rng) -> String {
     match rng.u8(..10) {
         0..=1 => "*".to_owned(),

@@ -1,4 +1,4 @@
-//! The README's first command, for real.
+//! The README's first command, with the real program.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where it ran, as it says itself.
+/// Returns the folder of the demo, from its output.
 fn folder(said: &str) -> PathBuf {
     let folder = said.split_whitespace().find(|word| word.contains("cowhand-demo-")).unwrap();
     folder.trim_end_matches(';').into()
@@ -63,7 +63,7 @@ fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // Once it tells what happens it also listens.
+    // When it prints events, it also handles signals.
     let mut said = lines.by_ref().take_while(|line| !line.contains(" started")).collect::<Vec<_>>();
     Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
     said.extend(lines);
@@ -73,7 +73,7 @@ fn the_demo_ends_on_an_interrupt_and_can_be_kept() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// As `cowhand demo | head -1` does.
+/// The reader closes the pipe, as in `cowhand demo | head -1`.
 #[test]
 fn the_demo_ends_with_its_reader() {
     let temporary = tempfile::tempdir().unwrap();

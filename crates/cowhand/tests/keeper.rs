@@ -1,4 +1,4 @@
-//! The keeper and its processes, for real: every way an agent can end, and what is left of it afterwards.
+//! The keeper with real processes: every way an agent can end, and what remains afterwards.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -75,7 +75,7 @@ impl Scene {
         }
     }
 
-    /// Until the agent itself says so on its output.
+    /// Waits until the agent prints this word.
     fn until_it_says(&self, word: &str) {
         self.wait_for(word, || self.stdout().contains(word).then_some(()));
     }
@@ -84,7 +84,7 @@ impl Scene {
         String::from_utf8_lossy(&std::fs::read(self.attempt.stdout()).unwrap_or_default()).into_owned()
     }
 
-    /// The processes that still carry this attempt's mark, keeper excepted.
+    /// Returns the processes that still carry this attempt's mark, except the keeper.
     fn alive(&self) -> Vec<String> {
         let (name, value) = self.attempt.mark();
         let mark = format!("{name}={value}");
@@ -197,7 +197,7 @@ fn a_second_request_does_not_wait_for_the_grace() {
     let scene = Scene::new().grace(3_600_000).sh(script);
     scene.until_it_says("ready");
     assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
-    // Two signals at once would be one.
+    // Two signals at once would count as one.
     scene.until_it_says("asked");
     assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
     assert_eq!(scene.ending().stopped, Some(Termination::Forced));
@@ -237,7 +237,7 @@ fn one_that_closes_its_output_and_lingers_is_still_running() {
     assert_eq!(scene.ending().status, ExitStatus::Code { code: 7 });
 }
 
-/// A person removed the state folder: nobody could ever find what runs, so it does not run on for ever.
+/// A person removed the state folder: nobody could find the processes later, so they are ended.
 #[test]
 fn without_its_folder_the_agent_is_ended() {
     let scene =
@@ -277,20 +277,20 @@ fn without_its_keeper_even_what_hides_is_found() {
     }
 }
 
-/// With too few file descriptors nobody can see whether anything runs. That is no sign that nothing does.
+/// With too few file descriptors the processes cannot be seen. That does not mean that none runs.
 #[test]
 fn what_cannot_be_seen_is_not_taken_for_gone() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use std::os::fd::AsRawFd;
     let mut scene = Scene::new().sh("setsid sleep 778 & echo ready; sleep 1000");
     scene.until_it_says("ready");
-    // Its keeper writes that down while the agent speaks already.
+    // The keeper writes the record while the agent may already print.
     let record = scene.attempt.folder().join("agent.json");
     scene.wait_for("the record of the agent", || record.exists().then_some(()));
     let mut keeper = scene.keeper.take().unwrap();
     keeper.kill().unwrap();
     keeper.wait().unwrap();
-    // The agent itself ends as well; a process that it started goes on.
+    // The agent itself ends too; a process that it started continues.
     let agent = std::fs::read_to_string(scene.attempt.folder().join("agent.json")).unwrap();
     let agent: serde_json::Value = serde_json::from_str(&agent).unwrap();
     let agent = agent["pid"].as_i64().unwrap().to_string();
@@ -378,7 +378,7 @@ fn asking_right_after_the_launch_disturbs_nothing() {
     }
 }
 
-/// The names of the records are on disk before the agent begins; what is in them may not be.
+/// The names of the records are on disk before the agent begins; their content may not be.
 #[test]
 fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
     let scene = Scene::new();
@@ -395,7 +395,7 @@ fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
 }
 
 mod gates {
-    //! What a `when_command` says, and that nothing of it is left.
+    //! The answers of a `when_command`, and the end of its processes.
 
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -443,14 +443,15 @@ mod gates {
         assert!(said(&[], "/").is_err());
     }
 
-    /// Processes with this word in their command line.
+    /// Counts the processes with this argument.
     fn with_word(word: &str) -> usize {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let told = processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());
         told.filter(|told| told.split(|byte| *byte == 0).any(|argument| argument == word.as_bytes())).count()
     }
 
-    /// Also one in a session of its own, whether its command ends by itself, takes too long, or is not wanted any more.
+    /// This includes a process in its own session, whether its command ends by itself, exceeds its time, or
+    /// is abandoned.
     #[test]
     fn nothing_is_left_of_a_command() {
         let word = format!("{}.25", 400_000 + std::process::id());

@@ -1,4 +1,4 @@
-//! The library's face: a fleet inside another program.
+//! The public library: a fleet inside another program.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -25,7 +25,7 @@ fn name(text: &str) -> AgentName {
     text.parse().unwrap()
 }
 
-/// A shell script that works in `folder`.
+/// Returns an agent with a shell script that works in `folder`.
 fn agent(folder: &Path, called: &str, script: &str) -> Agent {
     let mut agent = Agent::new(name(called));
     folder.clone_into(&mut agent.directory);
@@ -40,7 +40,7 @@ fn with_schedule(mut agent: Agent, called: &str, trigger: &str) -> Agent {
     agent
 }
 
-/// Says that it is up, and goes on when there is a file `go`.
+/// Script that creates `up`, and ends when there is a file `go`.
 const WAITER: &str = "touch up; while [ ! -e go ]; do sleep 0.05; done; echo went";
 
 fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
@@ -66,7 +66,7 @@ async fn trigger(fleet: &Fleet, agent: &str) -> Job {
     }
 }
 
-/// Everything up to the first event that fits.
+/// Returns all events up to the first that matches.
 async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut seen = Vec::new();
     loop {
@@ -129,7 +129,7 @@ async fn a_fleet_runs_and_tells() {
     assert_eq!(first.id(), second.id());
     ended(&mut events, first.id()).await;
 
-    // Its end is told before whoever looked after it has left.
+    // The event of its end comes before its task has ended.
     while fleet.state().running_jobs > 0 {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
@@ -142,7 +142,7 @@ async fn a_fleet_runs_and_tells() {
     assert!(matches!(fleet.trigger(&name("worker"), Trigger::default()).await, Err(FleetError::Stopping)));
 }
 
-/// Plain words, with the number of their line.
+/// Returns the text of a line, with its number.
 fn line(said: &Said) -> (u64, &str) {
     match &said.message {
         OutputMessage::Assistant { content: Some(text), .. }
@@ -166,7 +166,7 @@ async fn a_job_is_heard_while_it_runs() {
     assert!(said.iter().all(|said| said.job == *job.id() && said.agent == name("talker")));
     assert!(matches!(said[1].message, OutputMessage::Assistant { .. }), "typed: {said:?}");
     assert_eq!(fleet.result(job.id()).await.unwrap().as_deref(), Some("two"), "so far");
-    // Only now can it end, so its end comes after what it has said.
+    // Only now the job can end, so its end comes after its output.
     fs::write(folder.path().join("go"), "").unwrap();
     while let Some(next) = output.next().await.unwrap() {
         said.push(next);
@@ -180,7 +180,7 @@ async fn a_job_is_heard_while_it_runs() {
     let all: Vec<_> = [seen[0].at].into_iter().chain(times).chain([seen[2].at]).collect();
     assert!(all.is_sorted(), "created, said, completed: {all:?}");
 
-    // Whoever was away goes on where they were, and whoever comes late hears everything.
+    // A reader continues where it was, and a late reader gets everything.
     for after in 0..5_u8 {
         let (mut output, mut again) = (fleet.output_after(job.id(), after.into()).await.unwrap(), Vec::new());
         while let Some(next) = output.next().await.unwrap() {
@@ -205,12 +205,12 @@ async fn whoever_listens_hears_that_the_fleet_has_ended() {
     stopped.unwrap();
     assert!(heard.unwrap().is_none(), "nobody here follows the job any more");
     drop((fleet, output));
-    // Its agent lives on, and is to be gone when the folder is.
+    // Its agent continues, and has to end before the folder is removed.
     let fleet = started(&folder, vec![agent(folder.path(), "waiter", WAITER)]).await;
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 
-/// One keeper is stopped in its tracks, so that its agent cannot be asked to end.
+/// One keeper is suspended, so that it cannot end its agent.
 #[tokio::test]
 async fn what_cannot_be_cancelled_holds_up_nobody() {
     let folder = TempDir::new().unwrap();
@@ -229,7 +229,7 @@ async fn what_cannot_be_cancelled_holds_up_nobody() {
             serde_json::from_slice(&fs::read(attempt.join(record)).unwrap()).unwrap();
         record["pid"].as_i64().unwrap().try_into().unwrap()
     };
-    // What is dead and not buried yet has no command line any more.
+    // A zombie process has no command line.
     let lives = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty());
     kill_process(Pid::from_raw(pid("keeper.json")).unwrap(), Signal::STOP).unwrap();
     let mut events = fleet.subscribe().await.unwrap();
@@ -241,7 +241,7 @@ async fn what_cannot_be_cancelled_holds_up_nobody() {
     }
     assert!(!order.contains(&jobs[1]), "the others have ended: {order:?}");
     assert!(lives(pid("agent.json")), "and it has not");
-    // In a hurry it is not waited for.
+    // A second stop request does not wait for it.
     fleet.begin_stop(Stop::Cancel);
     fleet.ended().await.unwrap();
     let last = ended(&mut events, &jobs[1]).await.pop().unwrap();
@@ -249,7 +249,7 @@ async fn what_cannot_be_cancelled_holds_up_nobody() {
     assert!(!lives(pid("agent.json")) && !lives(pid("keeper.json")), "nothing of it is left");
 }
 
-/// The clock stands still until it is moved, so only what happens can wake the fleet.
+/// The clock stands still until it is moved, so only events can wake the fleet.
 #[tokio::test]
 async fn it_sleeps_until_something_is_due_or_happens() {
     let folder = TempDir::new().unwrap();
@@ -277,11 +277,11 @@ async fn it_sleeps_until_something_is_due_or_happens() {
     until(&mut events, fired).await;
     let seen = until(&mut events, |event| matches!(event.fact, Fact::JobCompleted { .. })).await;
     assert!(!seen.iter().any(fired), "once");
-    // Nobody waits for tomorrow.
+    // The stop does not wait for the next due time.
     fleet.stop(Stop::default()).await.unwrap();
 }
 
-/// Two schedules, one of which is due at once and then every second.
+/// Both agents have a schedule that is due at once and then every second.
 #[tokio::test]
 async fn agents_can_be_set_while_it_runs() {
     let folder = TempDir::new().unwrap();
@@ -343,8 +343,8 @@ async fn jobs_may_finish_while_it_stops() {
     fleet.ended().await.unwrap();
 }
 
-/// Each waits for all the others to be told before it goes: told one after the other, all but the last would have to
-/// be killed.
+/// Each agent waits until all others got the signal: if they got it one after another, all but the last would
+/// have to be killed.
 #[tokio::test]
 async fn everything_is_cancelled_side_by_side() {
     let folder = TempDir::new().unwrap();
@@ -376,7 +376,7 @@ async fn dropped_it_leaves_its_agents_running() {
     assert!(matches!(busy, FleetError::AlreadyRunning(_)), "{busy:?}");
     drop(fleet);
     let again = loop {
-        // Its end is a matter of a moment, and nobody is left to ask when.
+        // It ends within a moment, and there is no handle to wait for it.
         match Fleet::start(options(&folder, agents())).await {
             Err(FleetError::AlreadyRunning(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
             other => break other.unwrap(),
@@ -454,7 +454,7 @@ async fn what_cannot_be_done_says_of_what() {
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 
-/// The same place, as seen from where this process works and from nowhere else.
+/// Returns the path relative to the working directory of this process.
 fn relative(path: &Path) -> std::path::PathBuf {
     let here = std::env::current_dir().unwrap();
     let shared = here.ancestors().find(|folder| path.starts_with(folder)).unwrap();
@@ -484,7 +484,7 @@ async fn paths_may_be_relative() {
     fleet.stop(Stop::default()).await.unwrap();
 }
 
-/// What keeps it from beginning does so each time.
+/// The reason that prevents the start persists.
 #[tokio::test]
 async fn a_job_that_never_begins_fails_after_five_requeues() {
     use std::os::unix::fs::PermissionsExt;

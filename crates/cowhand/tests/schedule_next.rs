@@ -6,7 +6,7 @@ use std::process::Command;
 
 use insta::assert_snapshot;
 
-/// Runs the binary and writes down all it said, as a reader of the snapshot would see it.
+/// Runs the binary and returns its exit code and output, for a snapshot.
 fn schedule_next(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_cowhand"))
         .args(["schedule", "next"])

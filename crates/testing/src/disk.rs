@@ -1,10 +1,10 @@
-//! Disks of a test's own, in a mount namespace that ends with the test. Mounting takes root.
+//! Disks for one test, in a mount namespace that ends with the test. Mounting requires root.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// A mount namespace, held by a process that dies with the test.
+/// Mount namespace, held by a process that dies with the test.
 #[derive(Debug)]
 pub struct Namespace {
     holder: Child,
@@ -16,20 +16,20 @@ impl Namespace {
         command.args(["--pdeathsig=KILL", "unshare", "--mount", "--propagation", "private"]);
         command.args(["sh", "-c", "echo; exec sleep infinity"]).stdout(Stdio::piped());
         let mut holder = command.spawn().unwrap();
-        // The line comes from inside.
+        // The line is printed inside the namespace.
         let mut line = [0];
         std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).expect("mounting takes root");
         Self { holder }
     }
 
-    /// A command that sees the disks of this namespace.
+    /// Returns a command that sees the disks of this namespace.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-m", "-t", &self.holder.id().to_string(), program]);
         command
     }
 
-    /// A path inside, as it is reached from outside.
+    /// Returns the outside path of a path inside.
     pub fn seen(&self, path: &Path) -> PathBuf {
         let root = Path::new("/proc").join(self.holder.id().to_string()).join("root");
         root.join(path.strip_prefix("/").unwrap())
@@ -52,7 +52,7 @@ impl Drop for Namespace {
     }
 }
 
-/// An ext4 disk in a file, which an error makes read-only under whoever has files open on it.
+/// Ext4 disk in a file, which an error makes read-only while processes have files open on it.
 #[derive(Debug)]
 pub struct Ext4 {
     image: PathBuf,
@@ -60,7 +60,7 @@ pub struct Ext4 {
 }
 
 impl Ext4 {
-    /// The image is at `image`, outside of the disk.
+    /// Mounts a new disk. Its image is at `image`, outside of the disk.
     pub fn mount(namespace: &Namespace, image: PathBuf, place: &Path) -> Self {
         fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
         namespace.run("mkfs.ext4", &["-q", "-O", "^has_journal", image.to_str().unwrap()]);
@@ -74,7 +74,7 @@ impl Ext4 {
         namespace.run("mount", &["-o", "loop,errors=remount-ro", image, place]);
     }
 
-    /// As the kernel does when the disk fails.
+    /// Makes the disk read-only, as the kernel does when the disk fails.
     pub fn make_read_only(&self) {
         let found =
             Command::new("losetup").args(["-n", "-O", "NAME", "-j"]).arg(&self.image).output().unwrap();
@@ -83,10 +83,10 @@ impl Ext4 {
         fs::write(Path::new("/sys/fs/ext4").join(name).join("trigger_fs_error"), "a test").unwrap();
     }
 
-    /// With nobody on it any more.
+    /// Repairs the disk. No process may use it any more.
     pub fn repair(&self, namespace: &Namespace) {
         namespace.run("umount", &[self.place.to_str().unwrap()]);
-        // 1 and 2 say that something was repaired.
+        // The exit codes 1 and 2 mean that something was repaired.
         let repaired =
             namespace.command("e2fsck").args(["-fy", self.image.to_str().unwrap()]).output().unwrap();
         assert!(repaired.status.code().is_some_and(|code| code <= 2), "{repaired:?}");

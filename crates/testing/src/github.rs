@@ -1,6 +1,7 @@
-//! A small GitHub in memory: issues, labels, comments, pages with `Link`, `ETag`s, a budget, and faults on order.
+//! A fake GitHub in memory: issues, labels, comments, pages with `Link`, `ETag`s, a rate limit, and planned
+//! faults.
 //!
-//! It remembers every request, so that a test can say what was asked and in which order.
+//! It records every request, so that a test can check the requests and their order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -21,16 +22,16 @@ mod routes;
 pub const REPO: &str = "my-org/my-repo";
 pub const LOGIN: &str = "cowhand-bot";
 
-/// What goes wrong with the next request that fits.
+/// Fault of the next request that matches.
 #[derive(Debug, Clone)]
 pub enum Fault {
-    /// This answer, and nothing is done.
+    /// Returns this answer, and does nothing.
     Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
-    /// It is done, and then this is the answer.
+    /// Does the request, then returns this status.
     DoneBut(u16),
-    /// It is done, but the connection ends in the middle of the answer.
+    /// Does the request, but ends the connection in the middle of the answer.
     CutAnswer,
-    /// Nothing ever comes.
+    /// Never answers.
     Silence,
 }
 
@@ -55,7 +56,7 @@ pub struct FakeIssue {
     pub is_pull_request: bool,
     pub created_at: Timestamp,
     pub comments: Vec<FakeComment>,
-    /// Laid over what would be answered, to make it odd.
+    /// Fields that replace those of the answer, to make it unusual.
     pub odd: Option<Value>,
 }
 
@@ -72,33 +73,33 @@ pub struct FakeComment {
 pub struct World {
     pub issues: BTreeMap<u64, FakeIssue>,
     pub next_comment: u64,
-    /// Of the fake, moved by tests: GitHub's `Date`.
+    /// Clock of the fake, moved by tests: GitHub's `Date`.
     pub now: Timestamp,
     pub remaining: u64,
     pub scopes: Option<&'static str>,
     pub is_private: bool,
     pub has_issues: bool,
-    /// That the repository knows.
+    /// Labels of the repository.
     pub labels: Vec<&'static str>,
-    /// `(method and beginning of the path, fault)`, used up one by one.
+    /// `(method and beginning of the path, fault)`, each used once, in order.
     pub faults: VecDeque<(String, Fault)>,
-    /// Paths that have moved, with where to.
+    /// Paths that have moved, with their new paths.
     pub moved: BTreeMap<String, String>,
     pub requests: Vec<String>,
     pub tokens: Vec<String>,
     pub user_agents: Vec<String>,
-    /// Answers that were not 304.
+    /// Number of answers that were not 304.
     pub paid: usize,
-    /// Called with each request before it is answered, for what others do meanwhile.
+    /// Function called with each request before it is answered, for simultaneous actions of others.
     pub meanwhile: Option<Meanwhile>,
-    /// How many times the newest comment is not among those that are listed: a replica that is behind.
+    /// Number of times that the newest comment is missing from the list, as on a replica that is behind.
     pub lag: usize,
-    /// For Apps: the public key, and how many tokens were sold.
+    /// Public key of the App; `sold` is the number of tokens issued for it.
     pub app_key: Option<Vec<u8>>,
     pub sold: usize,
     pub token_life: SignedDuration,
     pub good_tokens: Option<Vec<String>>,
-    /// `(login, role)` of those who have a part in the repository.
+    /// `(login, role)` of the people in the repository.
     pub people: Vec<(&'static str, &'static str)>,
 }
 
@@ -142,7 +143,7 @@ impl Drop for Fake {
 
 impl Fake {
     pub async fn start() -> Self {
-        // In the middle of a day, as a whole second, and now: the client compares it with its own clock.
+        // The current time in whole seconds, because the client compares it with its own clock.
         let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
         let world = World {
             issues: BTreeMap::new(),
@@ -179,7 +180,7 @@ impl Fake {
         self.world.lock().unwrap()
     }
 
-    /// With the ready label, older the smaller its number.
+    /// Adds an issue with these labels; a smaller number is older.
     pub fn add(&self, number: u64, labels: &[&str]) {
         let mut world = self.world();
         let created_at =
@@ -194,7 +195,7 @@ impl Fake {
         self.world().faults.push_back((request.to_owned(), fault));
     }
 
-    /// What was asked since the last time, as `GET /repos/…` with the repository left out.
+    /// Returns the requests since the last call, as `GET /repos/…` with the repository left out.
     pub fn requests(&self) -> Vec<String> {
         let requests = std::mem::take(&mut self.world().requests);
         requests.into_iter().map(|request| request.replace(&format!("/repos/{REPO}"), "")).collect()

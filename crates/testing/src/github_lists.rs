@@ -1,4 +1,4 @@
-//! As much of GitHub as lists need: pages with `Link`, and `ETag`s.
+//! A fake of GitHub's lists: pages with `Link`, and `ETag`s.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -17,16 +17,16 @@ use tokio::task::JoinHandle;
 pub struct ListsWorld {
     pub issues: Vec<Value>,
     pub pulls: Vec<Value>,
-    /// Answers that were not 304.
+    /// Number of answers that were not 304.
     pub paid: usize,
     pub asked: usize,
-    /// Of issues, gone as soon as the first page was shown.
+    /// Issue that disappears as soon as the first page was returned.
     pub goes: Option<u64>,
-    /// Everything is refused like this.
+    /// Status with which everything is refused.
     pub refuses: Option<u16>,
     /// `(login, permission, role)`; others have none.
     pub people: Vec<(&'static str, &'static str, &'static str)>,
-    /// Questions about people.
+    /// Logins in requests about people.
     pub asked_about: Vec<String>,
 }
 
@@ -53,14 +53,14 @@ impl FakeLists {
         Self { world, url, server }
     }
 
-    /// `count` issues, the oldest first.
+    /// Starts a fake with `count` issues, the oldest first.
     pub async fn with_issues(count: u64) -> Self {
         Self::start((1..=count).map(issue).collect(), Vec::new()).await
     }
 }
 
 impl ListsWorld {
-    /// What somebody may do, or what one pull request is like.
+    /// Returns the permission of a person, or a single pull request.
     fn about(&mut self, path: &str) -> Option<(u16, Value)> {
         let parts: Vec<&str> = path.split('/').skip(4).collect();
         let missing = (404, json!({"message": "Not Found"}));
@@ -98,7 +98,7 @@ async fn answer(State(world): State<Arc<Mutex<ListsWorld>>>, request: Request) -
         world.about(request.uri().path())
     };
     if let Some((status, body)) = about {
-        // Time enough for another to ask the same.
+        // Enough time for another client to send the same request.
         tokio::time::sleep(Duration::from_millis(100)).await;
         return Response::builder().status(status).body(Body::from(body.to_string())).unwrap();
     }

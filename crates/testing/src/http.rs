@@ -15,7 +15,7 @@ pub fn get(place: &str, path: &str) -> io::Result<Answer> {
     send(place, "GET", path, "", "")
 }
 
-/// A delivery for an unsigned webhook of `agent`.
+/// Sends a delivery to an unsigned webhook of `agent`.
 pub fn deliver(place: &str, hook: &str, id: &str) -> io::Result<Answer> {
     let headers = format!("x-github-delivery: {id}\r\ncontent-type: application/json\r\n");
     send(place, "POST", &format!("/hooks/{hook}"), &headers, &format!("{{\"id\":\"{id}\"}}"))

@@ -1,5 +1,5 @@
-//! What the tests of all crates share: servers, disks and fakes of a test's own, waiting for a condition, looking for
-//! processes. It knows only `cowhand-core`; a test that needs the program gives its path.
+//! Parts that the tests of all crates share: servers, disks and fakes for one test, waiting for a condition,
+//! and finding processes. It depends only on `cowhand-core`; a test that needs the program passes its path.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 

@@ -1,4 +1,4 @@
-//! A real PostgreSQL server of a test's own, gone with the test.
+//! A real PostgreSQL server for one test.
 
 use std::fs;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Stopped and removed when dropped.
+/// Server that is stopped and removed when dropped.
 #[derive(Debug)]
 pub struct Postgres {
     server: Option<Child>,
@@ -29,10 +29,10 @@ impl Postgres {
         format!("postgres:///postgres?host={}&user=postgres", self.data.path().display())
     }
 
-    /// It is away until it is started again; its data stays.
+    /// Stops the server until it is started again; its data stays.
     pub fn stop(&mut self) {
-        // At once, since the data is thrown away, but not by force: a killed server leaves a segment of shared memory
-        // behind, and after some thousands of them no other starts on this machine.
+        // At once, since the data is deleted, but not by SIGKILL: a killed server leaves a segment of shared
+        // memory, and after some thousands of them no other server starts on this machine.
         let Some(mut server) = self.server.take() else { return };
         kill_process(Pid::from_child(&server), Signal::QUIT).ok();
         server.wait().ok();
@@ -67,7 +67,7 @@ fn serve(data: &Path) -> Child {
     as_server_user(&tool("postgres"))
         .arg("-D")
         .arg(data.join("db"))
-        // No TCP: a socket in our own folder cannot collide with anybody's.
+        // No TCP: a socket in our own folder cannot collide with another server's.
         .args(["-c", "listen_addresses="])
         .arg("-c")
         .arg(format!("unix_socket_directories={}", data.display()))
@@ -84,7 +84,8 @@ impl Drop for Postgres {
     }
 }
 
-/// `initdb` takes seconds, a copy of its work a moment: the first test makes it, the others wait for it.
+/// Copies a prepared data folder. `initdb` takes seconds, a copy only a moment: the first test runs it, the
+/// others wait.
 fn copy_template(to: &Path) {
     let cache = target_folder().join("tmp");
     fs::create_dir_all(&cache).unwrap();
@@ -101,7 +102,7 @@ fn copy_template(to: &Path) {
     give_to_server_user(to);
 }
 
-/// The program of a test is at `target/PROFILE/deps/NAME`.
+/// Returns the target folder. The program of a test is at `target/PROFILE/deps/NAME`.
 fn target_folder() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     program.ancestors().nth(3).expect("a program of cargo's").to_owned()
@@ -122,7 +123,8 @@ fn run(command: &mut Command) {
     assert!(status.success(), "{command:?}: {status}");
 }
 
-/// PostgreSQL refuses to run as root; whoever else runs the tests runs the server too. It dies with the test.
+/// Returns a command that runs as the server's user and dies with the test. PostgreSQL refuses to run as
+/// root; any other user runs the server too.
 fn as_server_user(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.arg("--pdeathsig=QUIT");
@@ -144,7 +146,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// The server's programs are rarely on the PATH; Debian keeps them by version.
+/// Finds a program of the server. They are rarely on the PATH; Debian keeps them by version.
 fn tool(name: &str) -> PathBuf {
     let by_version = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let on_path = std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect::<Vec<_>>());

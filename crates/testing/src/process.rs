@@ -1,4 +1,4 @@
-//! Looking for processes.
+//! Finding processes.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub fn left_over(folder: &Path) -> Vec<Pid> {
     found
 }
 
-/// Returns the processes whose arguments and environment, with spaces between their parts, fit.
+/// Returns the processes that match by arguments and environment, each with spaces between its parts.
 pub fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     let text = |pid: Pid, file: &str| {
         let bytes = fs::read(format!("/proc/{}/{file}", pid.as_raw_nonzero())).unwrap_or_default();
@@ -28,18 +28,18 @@ pub fn processes(fits: impl Fn(&str, &str) -> bool) -> Vec<Pid> {
     found
 }
 
-/// Returns whether there is such a process; it may have ended and wait to be reaped.
+/// Checks whether the process exists; it may have ended and wait to be reaped.
 pub fn lives(pid: Pid) -> bool {
     test_kill_process(pid).is_ok()
 }
 
-/// Returns whether the process has ended; it may still wait to be reaped.
+/// Checks whether the process has ended; it may still wait to be reaped.
 pub fn has_ended(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
     !lives(pid) || stat.contains(") Z")
 }
 
-/// All processes but the one that asks.
+/// Returns all processes except the current one.
 fn all() -> Vec<Pid> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));

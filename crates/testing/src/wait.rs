@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Generous, since machines are shared: only a test that fails waits that long.
+/// Default deadline. It is long because machines are shared; only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_mins(2);
 const PAUSE: Duration = Duration::from_millis(10);
 

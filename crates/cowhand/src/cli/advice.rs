@@ -1,26 +1,26 @@
-//! Commands in messages. A message names them without `-c`, as the daemon and the store know no command line; what a person
-//! reads has the `-c` of the command at hand.
+//! Adds the `-c` option of the current command line to the commands that messages name. The daemon and the
+//! store write commands without `-c`, because they do not know the command line.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// What `-c` named.
+/// Config path given with `-c`.
 static ASKED: OnceLock<PathBuf> = OnceLock::new();
 
-/// Keeps what `-c` names for the messages of this process, which has one command line.
+/// Stores the path given with `-c` for the messages of this process, which has one command line.
 pub(super) fn remember(config: Option<&Path>) {
     if let Some(config) = config {
         let _ = ASKED.set(config.to_owned());
     }
 }
 
-/// `cowhand VERB` as it has to be typed.
+/// Returns `cowhand VERB` as the user has to type it.
 pub(super) fn command(verb: &str) -> String {
     format!("cowhand{} {verb}", option(ASKED.get().map(PathBuf::as_path)))
 }
 
-/// The text with the `-c` in each command that it names in backticks.
+/// Returns the text with `-c` added to each command in backticks.
 pub(super) fn advised(text: &str) -> Cow<'_, str> {
     with_option(text, &option(ASKED.get().map(PathBuf::as_path)))
 }
@@ -38,7 +38,7 @@ fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         whole.push_str(COMMAND);
-        // The name of the program alone is no command, and one that has its `-c` keeps it.
+        // The program name alone is not a command, and a command that already has `-c` keeps it.
         if part.starts_with(' ') && !part.starts_with(" -c ") {
             whole.push_str(option);
         }
@@ -47,7 +47,7 @@ fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {
     Cow::Owned(whole)
 }
 
-/// As a shell takes it for one word.
+/// Quotes a text so that a shell reads it as one word.
 fn quoted(word: &str) -> String {
     let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+,:@%=".contains(sign);
     if !word.is_empty() && word.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! `cowhand agents`: who is in the fleet.
+//! `cowhand agents`: lists the agents of the fleet.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ impl Agents {
     }
 }
 
-/// What agents do now.
+/// Builds the table of the current state of agents.
 pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
     let mut table = Table::new(&["AGENT", "RUNNING", "QUEUED", "LAST JOB", "STATUS", "WHEN", "NEXT"])
         .sparing(&["WHEN", "NEXT", "QUEUED", "LAST JOB", "STATUS"]);

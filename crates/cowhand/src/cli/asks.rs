@@ -1,4 +1,4 @@
-//! `cowhand asks`, `approve`, `deny` and `answer`: what agents want of a person, and what that person says.
+//! `cowhand asks`, `approve`, `deny` and `answer`: lists the asks of agents, and answers them.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
 
 #[derive(Debug, Args)]
 pub(super) struct Asks {
-    /// Only this one, whole
+    /// Show only this ask, in full
     #[arg(value_name = "ASK", add = complete::asks())]
     id: Option<AskName>,
-    /// Also those that are answered or over
+    /// Include asks that are answered or closed
     #[arg(long, conflicts_with = "id")]
     all: bool,
     /// Print JSON
@@ -28,10 +28,10 @@ pub(super) struct Asks {
 
 #[derive(Debug, Args)]
 pub(super) struct Approve {
-    /// As `cowhand asks` lists it
+    /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
-    /// A note that is kept with the answer
+    /// Note to keep with the answer
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
     /// Print JSON
@@ -41,10 +41,10 @@ pub(super) struct Approve {
 
 #[derive(Debug, Args)]
 pub(super) struct Deny {
-    /// As `cowhand asks` lists it
+    /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
-    /// Why, or what to do instead: the agent is told
+    /// Reason or alternative, sent to the agent
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
     /// Print JSON
@@ -54,10 +54,10 @@ pub(super) struct Deny {
 
 #[derive(Debug, Args)]
 pub(super) struct AnswerIt {
-    /// As `cowhand asks` lists it
+    /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
-    /// What the agent hears
+    /// Text of the answer, sent to the agent
     text: String,
     /// Print JSON
     #[arg(long)]
@@ -116,7 +116,7 @@ fn answer(
     if message.as_deref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::new(Exit::Usage, "say something: an empty text tells the agent nothing"));
     }
-    // No wall, but nobody should do it by mistake.
+    // This is not a security boundary; it only prevents mistakes.
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
         return Err(Failure::new(Exit::Refused, "an agent cannot answer what agents ask"));
     }
@@ -159,7 +159,7 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
     table
 }
 
-/// The tool and its input, or the question.
+/// Formats the tool with its input, or the question.
 pub(super) fn what(ask: &Ask) -> String {
     match &ask.what {
         Asked::Tool { tool, input } => {

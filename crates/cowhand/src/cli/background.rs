@@ -1,4 +1,4 @@
-//! A daemon that outlives the command that started it, and waiting for one that goes.
+//! Starts a daemon that outlives its command, and waits for a daemon to end.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom};
@@ -23,10 +23,10 @@ use cowhand_store::Imported;
 use cowhand_web::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
 
 const LOOK: Duration = Duration::from_millis(50);
-/// For so long a socket may be there at which nobody answers.
+/// Longest time for which the socket may exist while no daemon answers.
 const UNANSWERED: Duration = Duration::from_secs(10);
 
-/// Answers when the daemon does, or says why it does not.
+/// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
 pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -> Result<(), Failure> {
     show_warnings(place);
     if let Some(note) = config::left_by_herdctl(&place.config) {
@@ -66,7 +66,7 @@ pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -
     Ok(())
 }
 
-/// Prints what a start imported from herdctl. It is among the first events of a fleet.
+/// Prints what this start imported from herdctl. The import is among the first events of a fleet.
 fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
         place.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
@@ -75,7 +75,7 @@ fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Shows what `config check` warns of. Errors are told by the daemon, which does not start.
+/// Prints the warnings of `config check`. The daemon itself reports errors, and does not start.
 fn show_warnings(place: &Place) {
     let FromDisk { loaded, env_notes, .. } = config::load(&place.config);
     env_notes.iter().for_each(print::note);
@@ -85,21 +85,22 @@ fn show_warnings(place: &Place) {
     }
 }
 
-/// Says that the server does not listen where it usually does.
+/// Formats the note that the server does not listen at its default address.
 pub(super) fn other_address(usual: SocketAddr, url: &str) -> String {
     format!(
         "{usual} is taken by another program, so the server listens at {url}; `server.listen` chooses a port"
     )
 }
 
-/// For the person at the terminal: whoever keeps what we print in a file is not to have a way in there.
+/// Prints the login link, but only to a terminal: a file that receives our output must not contain a login
+/// link.
 pub(super) fn print_link(link: &LoginLink) {
     if io::stdout().is_terminal() {
         print::line(format!("dashboard {} (works once, within ten minutes)", link.url));
     }
 }
 
-/// The first line of every daemon: it takes work, and where.
+/// Formats the first line that every daemon prints: it is ready, and its address.
 pub(super) fn ready_line(url: Option<&str>) -> String {
     url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
@@ -114,7 +115,7 @@ async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView,
         }
         match daemon(place).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
-            // One that was killed a moment ago may still hold the socket.
+            // A daemon that was killed a moment ago may still hold the socket.
             Err(problem) if Instant::now() > patience => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
@@ -148,7 +149,7 @@ async fn daemon(place: &Place) -> Result<Option<DaemonView>, Problem> {
     Ok(Some(client.get::<Status>("status").await?.daemon))
 }
 
-/// Why it ended: what the log says since it was this long, without what was said on the way.
+/// Returns the reason why the daemon ended: the error in its log after the offset `from`.
 fn tail(place: &Place, from: u64) -> String {
     let mut text = String::new();
     let read = fs::File::open(place.state.log()).and_then(|mut log| {
@@ -161,7 +162,8 @@ fn tail(place: &Place, from: u64) -> String {
     }
 }
 
-/// The error that a daemon ended with, in the text or the JSON of its log; all that there is if it names none.
+/// Returns the error with which a daemon ended, from its log in text or JSON; the whole log if it has no
+/// error.
 fn last_words(log: &str) -> String {
     let as_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
     let message = |line: &str| Some(as_json(line)?.get("message")?.as_str()?.to_owned());
@@ -175,12 +177,13 @@ fn last_words(log: &str) -> String {
     lines[from..].iter().map(readable).collect::<Vec<_>>().join("\n")
 }
 
-/// Says that the state folder cannot be used.
+/// Builds the failure for a state folder that cannot be used.
 pub(super) fn unusable(place: &Place, error: &io::Error) -> Failure {
     cannot(&format!("cannot use the state folder {}", place.state.path().display()), error)
 }
 
-/// Until nobody holds the state folder and the process, if it is known, has ended; says whether that came in time.
+/// Waits until nobody holds the state folder and the process, if known, has ended. Returns whether both
+/// happened in time.
 pub(super) async fn gone(
     place: &Place,
     process: Option<Identity>,

@@ -1,4 +1,4 @@
-//! `cowhand backup`: the store and what jobs said, in one file.
+//! `cowhand backup`: writes the store and the output of jobs to one file.
 
 use std::fs::File;
 use std::io;
@@ -16,9 +16,9 @@ use cowhand_engine::config;
 
 #[derive(Debug, Args)]
 pub(super) struct Backup {
-    /// Where the backup goes; an existing file is not overwritten
+    /// File to write; an existing file is not overwritten
     file: PathBuf,
-    /// Leave out what jobs said
+    /// Leave out the output of jobs
     #[arg(long)]
     no_output: bool,
     /// Print JSON
@@ -65,7 +65,7 @@ impl Backup {
         Failure::new(Exit::Refused, format!("{} exists; name a file that does not", self.file.display()))
     }
 
-    /// Under another name until it is whole and on disk.
+    /// Writes the backup under a temporary name until it is complete and on disk.
     async fn write(&self, client: &WayIn<'_>) -> Result<(Contents, u64), Failure> {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));

@@ -1,4 +1,4 @@
-//! Verbs on many jobs at once: which ones, and whether the person means them.
+//! Selects and confirms the jobs of verbs that act on many jobs.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -14,12 +14,12 @@ use super::{Failure, print};
 pub(super) struct Many {
     #[command(flatten)]
     pub(super) filter: Filter,
-    /// Do not ask for a confirmation
+    /// Do not ask for confirmation
     #[arg(long, short, conflicts_with = "id")]
     yes: bool,
 }
 
-/// The job that is named; none if a filter says which.
+/// Returns the job that is named, or none if a filter selects the jobs.
 pub(super) fn one_or_many<'n>(
     named: Option<&'n JobName>,
     many: &Many,
@@ -38,7 +38,8 @@ pub(super) fn one_or_many<'n>(
 }
 
 impl Many {
-    /// The jobs that match, of the statuses that the verb is for: by default these, or the one that was asked for.
+    /// Returns the matching jobs with the requested status, or with the `usual` statuses of the verb if none
+    /// is requested.
     pub(super) async fn matching(
         &self,
         client: &WayIn<'_>,
@@ -65,7 +66,7 @@ impl Many {
         Ok(matching)
     }
 
-    /// Says how many there are and asks whether they are meant, on a terminal; elsewhere `--yes` has to be given.
+    /// Prints the number of jobs and asks for confirmation. Without a terminal, `--yes` is required.
     pub(super) fn confirmed(&self, matching: &[JobRecord], verb: &str, json: bool) -> Result<bool, Failure> {
         if matching.is_empty() {
             if json {
@@ -104,10 +105,10 @@ impl Many {
     }
 }
 
-/// How many of them are shown before the question.
+/// Number of jobs that are listed before the question.
 const SHOWN: usize = 10;
 
-/// `1 job`, `3 jobs`.
+/// Formats a count of jobs: `1 job`, `3 jobs`.
 pub(super) fn jobs(count: usize) -> String {
     if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
 }

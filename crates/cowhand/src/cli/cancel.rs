@@ -1,4 +1,4 @@
-//! `cowhand cancel`: a job ends, with every process of it; or all jobs that match a filter.
+//! `cowhand cancel`: cancels a job and ends all its processes, or does so for all jobs that match a filter.
 
 use std::path::Path;
 
@@ -13,21 +13,21 @@ use cowhand_web::api::Code;
 
 #[derive(Debug, Args)]
 pub(super) struct Cancel {
-    /// A job, as `cowhand jobs` lists it
+    /// Job to cancel, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::live_jobs())]
     id: Option<JobName>,
     #[command(flatten)]
     many: Many,
-    /// Every job that waits or runs
+    /// Cancel every pending or running job
     #[arg(long, conflicts_with_all = ["id", "Filter"])]
     all: bool,
-    /// Print the job as JSON, an array for many
+    /// Print the job as JSON, or an array for many jobs
     #[arg(long)]
     json: bool,
 }
 
 impl Cancel {
-    /// Answers when the processes are gone, to say how they went.
+    /// Returns after the processes have ended, so that it can print how they ended.
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, self.all, "cancel")?;
         place::ask(config, async |client| match one {
@@ -48,11 +48,11 @@ impl Cancel {
         }
         let mut asked = Vec::new();
         let mut over = 0;
-        // All are told first, so that they end side by side.
+        // Request all cancellations first, so that the jobs end in parallel.
         for job in &matching {
             match client.post::<JobRecord>(&format!("jobs/{}/cancel", job.id), &()).await {
                 Ok(job) => asked.push(job),
-                // It was faster, or somebody removed it.
+                // The job ended before the request, or somebody removed it.
                 Err(problem) if matches!(problem.code, Code::AlreadyStopped | Code::NotFound) => over += 1,
                 Err(problem) => return Err(problem.into()),
             }

@@ -1,4 +1,4 @@
-//! `cowhand clear`: an agent is to begin anew.
+//! `cowhand clear`: clears the sessions of an agent.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
 pub(super) struct Clear {
-    /// The agent that is to begin anew
+    /// Agent whose sessions are cleared
     #[arg(add = complete::agents())]
     agent: AgentName,
     /// Print the agent as JSON

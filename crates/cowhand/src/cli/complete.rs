@@ -1,6 +1,8 @@
-//! What a shell offers where an agent, a schedule, a job or an ask is to be named: asked of the fleet itself.
+//! Shell completion of the names of agents, schedules, jobs and asks, which are read from the config and the
+//! fleet.
 //!
-//! A shell waits for the answer, and whoever types did not ask for messages: what cannot be found out is left out.
+//! The shell waits for the answer, and the user did not ask for messages. So completion returns nothing where
+//! it cannot find out the names.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -17,31 +19,31 @@ use cowhand_engine::config;
 use cowhand_engine::state::StateFolder;
 use cowhand_web::api::Page;
 
-/// The variable by which a shell asks.
+/// Environment variable with which a shell requests completions.
 pub(super) const VARIABLE: &str = "COWHAND_COMPLETE";
 
-/// A person does not wait longer than this for a completion.
+/// Longest wait for an answer, as long as a person waits for a completion.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// More than anybody reads through.
+/// Largest number of jobs that are offered, more than anybody reads.
 const MOST: usize = 50;
 
 pub(super) fn agents() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| names(current, agent_names))
 }
 
-/// `AGENT/SCHEDULE`.
+/// Completes `AGENT/SCHEDULE`.
 pub(super) fn schedules() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| names(current, schedule_names))
 }
 
-/// An agent, or `AGENT/SCHEDULE`.
+/// Completes an agent, or `AGENT/SCHEDULE`.
 pub(super) fn agents_and_schedules() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         names(current, |roster| [agent_names(roster), schedule_names(roster)].concat())
     })
 }
 
-/// The schedules of the agent that is named already.
+/// Completes the schedules of the agent that is already on the line.
 pub(super) fn schedules_of_agent() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         names(current, |roster| {
@@ -72,7 +74,7 @@ pub(super) fn jobs_and_agents() -> ArgValueCompleter {
     })
 }
 
-/// What waits for an answer.
+/// Completes the open asks.
 pub(super) fn asks() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let Some(current) = current.to_str() else { return Vec::new() };
@@ -96,14 +98,14 @@ fn is_live(status: JobStatus) -> bool {
     matches!(status, JobStatus::Pending | JobStatus::Running)
 }
 
-/// Names from the config that begin with what is typed.
+/// Returns the names from the config that begin with the typed text.
 fn names(current: &OsStr, of: impl Fn(&Roster) -> Vec<String>) -> Vec<CompletionCandidate> {
     let (Some(current), Some(file)) = (current.to_str(), config_file()) else { return Vec::new() };
     let names = of(&config::load(&file).loaded.roster);
     names.into_iter().filter(|name| name.starts_with(current)).map(CompletionCandidate::new).collect()
 }
 
-/// The newest jobs: whole ids, or their last characters for whoever types those.
+/// Returns the newest jobs: their full ids, or the last characters if the typed text matches those.
 fn jobs_that(current: &OsStr, wanted: impl Fn(JobStatus) -> bool) -> Vec<CompletionCandidate> {
     let Some(current) = current.to_str() else { return Vec::new() };
     let jobs = ask(async |client| {
@@ -123,7 +125,7 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
     CompletionCandidate::new(value).help(Some(help.into()))
 }
 
-/// Asks the fleet, if its config is in order and it answers soon.
+/// Sends a request to the fleet. Returns none if the config has errors or no answer comes in time.
 fn ask<T>(question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
@@ -136,7 +138,7 @@ fn ask<T>(question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>) -> Optio
     answer.ok()
 }
 
-/// The config that `-c` names on the line that is being typed, or what is found from here.
+/// Returns the config that `-c` names on the typed line, or the one found from the current directory.
 fn config_file() -> Option<PathBuf> {
     let words = words();
     let named = words.iter().enumerate().find_map(|(place, word)| {
@@ -151,7 +153,7 @@ fn config_file() -> Option<PathBuf> {
     Some(config::find(named.as_deref().map(Path::new), &here).ok()?.file)
 }
 
-/// The words of the line that is being typed.
+/// Returns the words of the typed line.
 fn words() -> Vec<OsString> {
     std::env::args_os().skip_while(|word| word != "--").skip(2).collect()
 }

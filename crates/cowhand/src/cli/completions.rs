@@ -1,4 +1,4 @@
-//! `cowhand completions`: what a shell runs so that it asks this program what can be typed.
+//! `cowhand completions`: prints the script with which a shell asks this program for completions.
 
 use clap::{Args, ValueEnum};
 use clap_complete::env::Shells;
@@ -8,7 +8,7 @@ use super::{Failure, complete, print};
 
 #[derive(Debug, Args)]
 pub(super) struct Completions {
-    /// The shell to print them for
+    /// Shell to print the script for
     shell: Shell,
 }
 

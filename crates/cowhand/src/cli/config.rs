@@ -1,4 +1,4 @@
-//! `cowhand config`: is it right, what does it come to, and what may be written.
+//! `cowhand config`: checks the config, shows it as resolved, and prints its schema.
 
 use std::path::{Path, PathBuf};
 
@@ -12,11 +12,11 @@ use cowhand_engine::config;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Config {
-    /// Find everything that is wrong, with file, line and column
+    /// Find all errors, with file, line and column
     Check(Output),
     /// Print the config as it runs: resolved, merged, secrets masked
     Show(Output),
-    /// Print the JSON Schema, for editors to complete from
+    /// Print the JSON Schema, for completion in editors
     Schema(Schema),
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Output {
 
 #[derive(Debug, Args)]
 pub(super) struct Schema {
-    /// Of an agent's own file, not of the fleet's
+    /// Print the schema of an agent file instead of the fleet's file
     #[arg(long)]
     agent: bool,
 }
@@ -80,7 +80,8 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The config that `-c` names, or the one found from here; and the directory that paths are shown from.
+/// Loads the config that `-c` names, or the one found from the current directory. Also returns that
+/// directory, to which shown paths are relative.
 fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;

@@ -1,4 +1,4 @@
-//! `cowhand dashboard`: a link that lets a browser in.
+//! `cowhand dashboard`: prints a login link for a browser.
 
 use std::path::Path;
 

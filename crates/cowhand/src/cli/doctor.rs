@@ -1,4 +1,4 @@
-//! `cowhand doctor`: can this fleet run here, and if not, what to do.
+//! `cowhand doctor`: checks whether this fleet can run here, and if not, names the remedy.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -67,8 +67,8 @@ impl Doctor {
     }
 }
 
-/// Whether agents can start and sources answer. A daemon that runs starts the agents, so what it sees is what counts;
-/// without one, what would be seen by a daemon that is started here.
+/// Checks whether agents can start and sources answer. A running daemon makes the checks, because it starts
+/// the agents; without one, this process makes them as a daemon started here would.
 async fn examine(state: &StateFolder, subject: Subject) -> Vec<Finding> {
     let asked = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
@@ -109,7 +109,7 @@ fn of_config(loaded: &Loaded, file: &Path) -> Result<String, String> {
 fn folder(state: &StateFolder) -> Result<String, String> {
     let path = state.path();
     state.check().map_err(|error| error.to_string())?;
-    // One that is not there yet will be made beside the config.
+    // A missing state folder is created beside the config.
     let there = if path.exists() { path } else { path.parent().unwrap_or(path) };
     match tempfile::tempfile_in(there) {
         Ok(_) => Ok(format!("{} can be written", path.display())),
@@ -117,7 +117,7 @@ fn folder(state: &StateFolder) -> Result<String, String> {
     }
 }
 
-/// Every job leaves files, and nothing goes by itself unless the config says so.
+/// Measures the state folder: every job leaves files, and nothing is removed unless the config sets it.
 fn disk_use(state: &StateFolder) -> Finding {
     let measured = files::size(state.path())
         .and_then(|bytes| Ok((bytes, files::entries(&state.jobs())?.count())))
@@ -137,7 +137,7 @@ const fn is_large(bytes: u64, files: usize) -> bool {
 
 async fn store(place: &Place, configured: Option<&str>) -> Result<String, String> {
     let state = &place.state;
-    // What a daemon has open may be another file by now.
+    // The daemon may have opened another file than the one at this path now.
     if let Ok(Some(client)) = Client::of_daemon(state).await {
         let status = client.get::<Status>("status").await.map_err(|problem| problem.message)?;
         if let Some(problem) = status.daemon.store_problem {
@@ -160,13 +160,13 @@ async fn store(place: &Place, configured: Option<&str>) -> Result<String, String
     let file = database.display().to_string();
     let store = Store::open(configured.unwrap_or(&file)).await.map_err(|error| error.to_string())?;
     let checked = async {
-        // First: PostgreSQL prepares a statement for other types when nothing is bound to it.
+        // The order matters: PostgreSQL prepares a statement for other types when nothing is bound to it.
         store.check_integrity().await?;
         store.check_statements().await
     };
     let checked = checked.await.map_err(|error| error.to_string());
     store.close().await;
-    // The address of a server may hold a password.
+    // The address of a server may contain a password.
     let place = if configured.is_some() { "the configured server" } else { &file };
     Ok(format!("{place} answers all {} kinds of question, and what it holds can be read", checked?))
 }
@@ -182,7 +182,7 @@ async fn daemon(place: &Place) -> Result<String, String> {
             let pid = status.daemon.pid.unwrap_or_default();
             Ok(format!("running, pid {pid}; agents and sources are shown as the daemon sees them"))
         }
-        // Looking makes no file.
+        // This check creates no file.
         Ok(None) if state.is_locked() => {
             Err("one holds the state folder but does not answer; its log may say why".to_owned())
         }
@@ -197,7 +197,7 @@ async fn daemon(place: &Place) -> Result<String, String> {
     }
 }
 
-/// A clock that lies in the past fires everything at the wrong time.
+/// Checks the clock: a clock set in the past fires everything at the wrong time.
 fn clock(now: Timestamp) -> Result<String, String> {
     let zone = jiff::tz::TimeZone::system();
     let local = now.to_zoned(zone.clone());

@@ -1,4 +1,4 @@
-//! `cowhand events`: what happened, in order.
+//! `cowhand events`: prints the events in order.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -17,22 +17,22 @@ use cowhand_web::api::Page;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct Events {
-    /// Go on with what happens from now on
+    /// Continue with new events as they happen
     #[arg(short, long)]
     follow: bool,
-    /// Only what somebody asked for, and who it was
+    /// Show only events that somebody requested, with their actor
     #[arg(long)]
     audit: bool,
-    /// Also what jobs say from now on
+    /// Also show new output of jobs
     #[arg(long, requires = "follow", conflicts_with = "audit")]
     output: bool,
-    /// Only what has a greater number [default: the newest]
+    /// Show only events with a greater number [default: the newest]
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
-    /// At most this many of those that have happened
+    /// Maximum number of past events
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::between(1, 1000))]
     limit: u32,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -71,7 +71,7 @@ impl Events {
         })
     }
 
-    /// A line for people; what only programs need is left out.
+    /// Prints a line of output for people; leaves out parts that only programs need.
     fn print_output(&self, said: &JobOutput, columns: &Columns) {
         if self.json {
             print::line(serde_json::to_string(said).unwrap_or_default());
@@ -112,7 +112,7 @@ impl Events {
         };
         let ids: Vec<_> = [job, about].into_iter().flatten().collect();
         let whose = event.whose();
-        // What concerns nobody in particular has no place to keep free.
+        // An event without a subject gets no empty column.
         let whose =
             if whose.is_empty() { whose } else { format!("{}  ", print::padded(&whose, columns.whose)) };
         let when = print::padded(&duration::from_now(Timestamp::now(), event.at), columns.when);
@@ -122,19 +122,20 @@ impl Events {
     }
 }
 
-/// Below a line that was broken.
+/// Indentation of the continuation of a wrapped line.
 const INDENT: usize = 8;
 
-/// The head holds names and ids, which are never cut: a narrow terminal gets them on several lines. What follows is cut.
+/// Prints an event. The head contains names and ids, which are never cut: a narrow terminal shows them on
+/// several lines. The text after it is cut.
 fn print_line(head: &str, text: &str) {
-    // A word and a mark that it was cut.
+    // Room for a short word and the mark that shows the cut.
     const LEAST: usize = 4;
     let gap = if text.is_empty() || head.ends_with("  ") { "" } else { "  " };
     let room = if text.is_empty() { 0 } else { gap.len() + LEAST };
     let Some(width) = print::width().filter(|width| head.trim_end().width() + room > *width) else {
         return print::row(format!("{head}{gap}{text}").trim_end());
     };
-    // Columns are of no use any more.
+    // The columns do not line up in a wrapped line.
     let words: Vec<&str> = head.split_whitespace().collect();
     let is_long = |word: &&str| INDENT + word.width() > width;
     print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { INDENT });
@@ -143,7 +144,7 @@ fn print_line(head: &str, text: &str) {
     }
 }
 
-/// How wide the columns are: as wide as what is in them at the start, since nobody knows what comes later.
+/// Widths of the columns: those of the first events, because later events are not known yet.
 struct Columns {
     when: usize,
     by: usize,
@@ -161,14 +162,14 @@ impl Columns {
             when: widest(&|event| duration::from_now(now, event.at), 12),
             by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
             kind: widest(&|event| event.fact.type_name().to_owned(), 18),
-            // What comes after it has to find room, too: the id of a job is the most important of it.
+            // Leaves room for the text after it, of which the id of a job is the most important.
             whose: widest(&Event::whose, 0)
                 .min(print::width().map_or(usize::MAX, |width| width.saturating_sub(65))),
         }
     }
 }
 
-/// Why it happened, or what was said, of facts that have a word for that.
+/// Returns the reason or message of a fact, if it has one.
 fn why(fact: &Fact) -> Option<String> {
     let fact = serde_json::to_value(fact).ok()?;
     let told = ["message", "reason", "outcome", "about", "status", "former"];

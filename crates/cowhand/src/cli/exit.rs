@@ -1,4 +1,4 @@
-//! How a verb ends: the documented exit codes, and one way to report a failure.
+//! The documented exit codes of verbs, and the one way to report a failure.
 
 use std::process::ExitCode;
 
@@ -7,7 +7,7 @@ use anstyle::{AnsiColor, Style};
 use super::advice::advised;
 use cowhand_web::api::{Code, Problem};
 
-/// What scripts can rely on.
+/// Exit code of a verb; scripts can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
     Ok = 0,
@@ -30,18 +30,18 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// What a child of the same program ended with.
+    /// Returns the exit code of a child process that runs the same program.
     pub(super) fn of_code(code: Option<i32>) -> Self {
         let all = [Self::JobFailed, Self::Usage, Self::Config, Self::NoDaemon, Self::Refused];
         all.into_iter().find(|exit| Some(*exit as i32) == code).unwrap_or(Self::CannotRunHere)
     }
 }
 
-/// A verb that did not do what was asked: why, in words for the person who asked, and the exit code.
+/// Failure of a verb: a reason for the user, and the exit code.
 #[derive(Debug)]
 pub struct Failure {
     exit: Exit,
-    /// None if everything is said already.
+    /// None if the reason is already printed.
     message: Option<String>,
 }
 
@@ -50,19 +50,19 @@ impl Failure {
         Self { exit, message: Some(message.into()) }
     }
 
-    /// What is wrong is already in the output.
+    /// Builds a failure whose reason is already printed.
     pub fn reported(exit: Exit) -> Self {
         Self { exit, message: None }
     }
 
-    /// Says more after it.
+    /// Appends a line to the message.
     pub(super) fn and(mut self, more: &str) -> Self {
         self.message =
             Some(self.message.map_or_else(|| more.to_owned(), |message| format!("{message}\n{more}")));
         self
     }
 
-    /// Its words, for a verb that goes on all the same.
+    /// Returns the message, for a verb that continues after the failure.
     pub(super) fn into_message(self) -> String {
         self.message.unwrap_or_default()
     }
@@ -79,7 +79,7 @@ impl Failure {
         Self::new(Exit::Usage, message)
     }
 
-    /// For those who read the log and nothing else.
+    /// Writes the message to the log, for readers who see only the log.
     pub(super) fn into_log(self) -> Self {
         if let Some(message) = &self.message {
             tracing::error!("{message}");
@@ -90,7 +90,8 @@ impl Failure {
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
         if let Some(message) = self.message.as_deref().map(advised) {
-            // A report of the config, or of a daemon in the background, begins with the word itself, perhaps in colour.
+            // A report of the config or of a background daemon already begins with `error: `, perhaps in
+            // colour.
             if anstream::adapter::strip_str(&message).to_string().starts_with("error: ") {
                 anstream::eprintln!("{message}");
             } else {

@@ -1,4 +1,4 @@
-//! Which jobs a verb is about, and reading them page by page.
+//! The job filter of verbs, and reading the matching jobs page by page.
 
 use std::str::FromStr;
 
@@ -25,18 +25,18 @@ pub(super) struct Filter {
     /// Only pending, running, completed, failed or cancelled jobs
     #[arg(long)]
     pub(super) status: Option<JobStatus>,
-    /// Only jobs that came about so: manual, schedule, webhook, chat, discord, slack, web or fork
+    /// Only jobs of this trigger type: manual, schedule, webhook, chat, discord, slack, web or fork
     #[arg(long, value_name = "TYPE")]
     pub(super) trigger_type: Option<TriggerType>,
-    /// Only jobs made since then: a time, a date, or how long ago (2h)
+    /// Only jobs created since then: a time, a date, or how long ago (2h)
     #[arg(long, value_name = "TIME")]
     pub(super) since: Option<Since>,
-    /// Only jobs made until then; a date means the end of that day
+    /// Only jobs created until then; a date means the end of that day
     #[arg(long, value_name = "TIME")]
     pub(super) until: Option<Until>,
 }
 
-/// The beginning of a stretch of time.
+/// Start of a time range.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Since(Timestamp);
 
@@ -46,7 +46,7 @@ impl Since {
     }
 }
 
-/// The end of a stretch of time.
+/// End of a time range.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Until(Timestamp);
 
@@ -76,12 +76,12 @@ impl FromStr for Until {
     }
 }
 
-/// A date alone: Jiff also takes the date of a text that has a time.
+/// Checks whether the text is only a date: Jiff also accepts the date of a text that has a time.
 fn is_plain_date(text: &str) -> bool {
     text.len() == "2026-01-31".len()
 }
 
-/// A time with its zone, a time in the zone of this machine, or a while before now.
+/// Parses a time with its zone, a time in the zone of this machine, or a duration before now.
 fn moment(text: &str) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse() {
         return Ok(at);
@@ -101,11 +101,11 @@ fn local(at: DateTime) -> Result<Timestamp, String> {
     TimeZone::system().to_timestamp(at).map_err(|error| error.to_string())
 }
 
-/// How many jobs the API gives at once.
+/// Largest number of jobs that the API returns in one page.
 const PAGE: usize = 1000;
 
 impl Filter {
-    /// Whether it leaves anything out.
+    /// Checks whether the filter excludes anything.
     pub(super) fn is_set(&self) -> bool {
         !self.query().is_empty()
     }
@@ -115,14 +115,15 @@ impl Filter {
             .fold(String::new(), |query, (name, value)| format!("{query}&{name}={}", segment(&value)))
     }
 
-    /// Returns it as it is written on a command line, with a space before each option.
+    /// Returns the filter as it is written on a command line, with a space before each option.
     pub(super) fn arguments(&self) -> String {
         self.values().fold(String::new(), |line, (name, value)| {
             format!("{line} --{} {}", name.replace('_', "-"), for_shell(&value))
         })
     }
 
-    /// Returns it with `--schedule AGENT/SCHEDULE` taken apart; none if it is not written so.
+    /// Returns the filter with `--schedule AGENT/SCHEDULE` split into both names, or none if it has another
+    /// form.
     fn of_one_schedule(&self) -> Option<Self> {
         let (agent, schedule) = self.schedule.as_ref()?.as_str().split_once('/')?;
         let (agent, schedule) = (agent.parse().ok()?, schedule.parse().ok()?);
@@ -142,7 +143,8 @@ impl Filter {
         filters.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
 
-    /// The jobs that match, the newest first: at most `limit`, all if there is none. Says also whether there are more.
+    /// Returns the matching jobs, the newest first: at most `limit`, or all without a limit. Also returns
+    /// whether there are more.
     pub(super) async fn jobs(
         &self,
         client: &WayIn<'_>,
@@ -150,7 +152,7 @@ impl Filter {
         limit: Option<usize>,
     ) -> Result<(Vec<JobRecord>, bool), Failure> {
         match pages(client, &self.query(), after.clone(), limit).await {
-            // Names of schedules may have a slash in them, so such a name comes first.
+            // The name of a schedule may contain a slash, so the whole text is tried as a name first.
             Err(problem) if problem.code == Code::NotFound => match self.of_one_schedule() {
                 Some(one) => Ok(pages(client, &one.query(), after, limit).await?),
                 None => Err(problem.into()),
@@ -169,7 +171,7 @@ async fn pages(
     let (mut jobs, mut cursor) = (Vec::new(), after);
     loop {
         let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
-        // One more than is wanted tells whether there are more.
+        // One more than requested shows whether there are more.
         let wanted = limit.map_or(PAGE, |limit| (limit + 1 - jobs.len()).min(PAGE));
         let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
         jobs.extend(page.items);
@@ -185,7 +187,7 @@ async fn pages(
     }
 }
 
-/// Quotes what a shell would take apart.
+/// Quotes a value that a shell would split.
 fn for_shell(value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:".contains(letter);
     if value.chars().all(is_plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }

@@ -1,7 +1,7 @@
-//! Answers that go on, also while one daemon takes the place of another.
+//! Follows answers of the API, also while one daemon replaces another.
 //!
-//! A daemon that goes may go before it has told us everything. So whoever finds that none runs looks into the store
-//! first, and only then waits for the next one.
+//! A daemon may end before it has sent everything. So a caller that finds no daemon reads the store first,
+//! and only then waits for the next daemon.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,16 @@ use super::{Exit, Failure, print};
 use cowhand_engine::state::StateFolder;
 use cowhand_web::api::{Client, Code, Problem};
 
-/// How long a daemon may be away before whoever follows gives up. A restart takes a second; one by systemd, with
-/// its pause in between, should not end anybody either.
+/// Longest absence of a daemon before following ends with an error. A restart takes a second; a restart by
+/// systemd, with its pause, must not end it either.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 const LASTED: Duration = Duration::from_secs(1);
 
-/// When there is no more to come.
+/// Condition under which no further line is expected.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Until<'a> {
-    /// What there is, is all.
+    /// The available lines are all lines.
     Now,
     /// This job has ended.
     Ended(&'a JobId),
@@ -42,8 +42,8 @@ impl Until<'_> {
     }
 }
 
-/// Every line of an answer once. `at` is how far we are: what is asked for when we have to ask again, and what
-/// each line moves on.
+/// Passes each line of an answer on once. `at` is the position: a repeated request starts there, and each
+/// line advances it.
 pub(super) async fn lines<C: Copy>(
     way_in: &WayIn<'_>,
     until: Until<'_>,
@@ -59,14 +59,14 @@ pub(super) async fn lines<C: Copy>(
             hear(at, line)
         };
         let Err(problem) = pass_on(way_in, &mut at, &address, on).await else { return Ok(()) };
-        // An answer that lasted was a daemon that was there, also if it had nothing to tell.
+        // A long answer means that a daemon was there, even if it sent nothing.
         if heard || asked.elapsed() > LASTED {
             absence = Absence::default();
         }
         if absence.begins_with(&problem)
             && let Ok(alone) = way_in.alone().await
         {
-            // First whether it is over, then what there is: so nothing that came before is missed.
+            // Check the end first and read then, so that no line before the end is missed.
             let over = until.is_over(&alone).await;
             if pass_on(&alone, &mut at, &address, &mut hear).await.is_ok() && over {
                 return Ok(());
@@ -89,7 +89,7 @@ async fn pass_on<C: Copy>(
     Ok(())
 }
 
-/// One answer, from the store or the next daemon if this one has gone.
+/// Gets one answer, from the store or the next daemon if this daemon has ended.
 pub(super) async fn get<T: DeserializeOwned>(way_in: &WayIn<'_>, path: &str) -> Result<T, Failure> {
     let mut absence = Absence::default();
     loop {
@@ -106,21 +106,23 @@ pub(super) async fn get<T: DeserializeOwned>(way_in: &WayIn<'_>, path: &str) -> 
     }
 }
 
-/// How long the daemon is away, if it is.
+/// Period in which no daemon answers.
 #[derive(Debug, Default)]
 struct Absence {
     since: Option<Instant>,
-    /// Nobody answers at all, and we have said so.
+    /// Set when no daemon answers at all and the user has been notified.
     told: bool,
 }
 
 impl Absence {
-    /// Whether this is the first sign that there is no daemon: what it left is all there is for now.
+    /// Checks whether this problem is the first sign that no daemon runs. Then the store has all there is for
+    /// now.
     fn begins_with(&self, problem: &Problem) -> bool {
         problem.code == Code::NoDaemon && !self.told
     }
 
-    /// Returns when it is time to ask again. What is no absence, and one that takes too long, is the end.
+    /// Waits until the next request. Fails if the problem is not an absence, or if the absence takes too
+    /// long.
     async fn bear(&mut self, client: &WayIn<'_>, problem: Problem) -> Result<(), Failure> {
         let away = matches!(
             problem.code,

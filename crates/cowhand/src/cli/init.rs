@@ -1,4 +1,4 @@
-//! `cowhand init`: a first fleet that works as it is.
+//! `cowhand init`: writes a first config that works without changes.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::{Exit, Failure, advice, print};
 
 #[derive(Debug, Args)]
 pub(super) struct Init {
-    /// Write a cowhand.yaml although there is a herdctl.yaml beside it, which is then no longer used
+    /// Write a cowhand.yaml even if a herdctl.yaml is beside it, which is then no longer used
     #[arg(long)]
     force: bool,
     /// Print JSON
@@ -66,7 +66,7 @@ impl Init {
     }
 }
 
-/// The file of herdctl that a new `cowhand.yaml` would replace.
+/// Returns the file of herdctl that a new `cowhand.yaml` would replace.
 fn herdctl_beside(file: &Path) -> Option<PathBuf> {
     let names = ["herdctl.yaml", "herdctl.yml"].map(|name| file.with_file_name(name));
     names.into_iter().find(|other| other.exists())

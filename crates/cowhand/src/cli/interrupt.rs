@@ -1,8 +1,9 @@
-//! Ctrl-C while a verb waits: an exit code of its own, and a word about what goes on all the same.
+//! Ctrl-C while a verb waits: its own exit code, and a note about what continues.
 
 use super::{Exit, Failure, print};
 
-/// What the work comes to, unless a person interrupts it first. `goes_on` tells them what does not end with us.
+/// Returns the result of the work, unless the user interrupts it. `goes_on` is the note about what continues
+/// then.
 pub(super) async fn unless<T>(
     work: impl Future<Output = Result<T, Failure>>,
     goes_on: Option<&str>,
@@ -10,7 +11,7 @@ pub(super) async fn unless<T>(
     unless_telling(work, || goes_on.map(str::to_owned)).await
 }
 
-/// As above, with words that are known only then.
+/// Does the same with a note that is made only at the interrupt.
 pub(super) async fn unless_telling<T>(
     work: impl Future<Output = Result<T, Failure>>,
     goes_on: impl FnOnce() -> Option<String>,

@@ -1,4 +1,4 @@
-//! `cowhand job`: everything about one job.
+//! `cowhand job`: shows everything about one job.
 
 use std::path::Path;
 
@@ -26,26 +26,26 @@ use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, Workspac
 pub(super) struct Job {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// As `cowhand jobs` lists it; its last six characters are enough
+    /// ID of the job, as `cowhand jobs` lists it; its last six characters are enough
     #[arg(value_name = "JOB", required = true, add = complete::jobs())]
     id: Option<JobName>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Print what it changed in its workspace
+    /// Print the changes in its workspace
     #[arg(long, conflicts_with = "json")]
     diff: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Remove a job that has ended, with all that it said
+    /// Remove an ended job, with all its output
     Delete(Delete),
 }
 
 #[derive(Debug, Args)]
 struct Delete {
-    /// A job that has ended, as `cowhand jobs` lists it
+    /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: JobName,
     /// Print the job as JSON
@@ -102,7 +102,7 @@ impl Job {
     }
 }
 
-/// The job once it has ended. `goes_on` is for whoever does not want to wait so long.
+/// Waits for the end of the job and returns it. `goes_on` is the note for a user who interrupts the wait.
 pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
@@ -120,7 +120,7 @@ pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Resu
     })
 }
 
-/// Tells of a job that was just made. Whoever waits for it gets an exit code of its own if it did not complete.
+/// Prints a job that was just created. With `wait`, a job that did not complete gives its own exit code.
 pub(super) async fn tell(
     client: &WayIn<'_>,
     mut job: JobRecord,
@@ -129,7 +129,7 @@ pub(super) async fn tell(
 ) -> Result<(), Failure> {
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        // That others run before it is nothing to tell of.
+        // A wait for other jobs of the agent is not worth a note.
         if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
             let until = reset(&waits).map(|until| format!(", until {until:.0}")).unwrap_or_default();
             print::note(format!("it waits{until}: {}", waits.message));
@@ -156,7 +156,7 @@ pub(super) fn print(job: &JobRecord, json: bool) {
     }
 }
 
-/// `job-… failed after 3s: message`.
+/// Formats a job in one line: `job-… failed after 3s: message`.
 pub(super) fn in_short(job: &JobRecord) -> String {
     let took = job.duration_seconds.map(|seconds| format!(" after {}", duration::seconds_in_words(seconds)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
@@ -165,14 +165,14 @@ pub(super) fn in_short(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// The same, and who or what ended a job that was cancelled.
+/// Formats the same line, with the actor or cause of a cancellation.
 pub(super) fn in_short_with_why(view: &JobView) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
     format!("{}{by}", in_short(&view.job))
 }
 
-/// What it came to, in the job's own words.
+/// Returns the error, the termination or the summary of the job.
 pub(super) fn outcome(job: &JobRecord) -> String {
     let error = job.error.as_ref().map(|error| format!("{} ({})", error.message, error.kind));
     let ended = job.termination.map(|how| how.in_words().to_owned());
@@ -225,7 +225,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp)
     }
 }
 
-/// The item that it works on, and what the item's source knows of that.
+/// Prints the work item of the job, and what has been reported to its source.
 fn work_item(view: &JobView) {
     let Some(item) = &view.job.work_item else { return };
     let told = view.source_told.as_ref().map(|told| format!("; {}", print::one_line(&told.sentence(), 300)));
@@ -235,12 +235,12 @@ fn work_item(view: &JobView) {
     );
 }
 
-/// `name         what there is to say`, as long as it is.
+/// Prints `name   value`, with the value wrapped to the terminal.
 fn row(name: &str, value: &str) {
     print::words(&format!("{name:<13}{value}"), 13);
 }
 
-/// What it wanted of a person, the newest last.
+/// Prints the asks of the job, the newest last.
 fn asks(asks: &[Ask], now: Timestamp) {
     const MOST: usize = 10;
     let skipped = asks.len().saturating_sub(MOST);
@@ -270,7 +270,7 @@ fn asks(asks: &[Ask], now: Timestamp) {
     }
 }
 
-/// `reported     done: It works.`, and below it what there is to look at.
+/// Prints `reported  done: It works.`, and the artifacts below it.
 fn report(report: Option<&Report>) {
     let Some(report) = report else { return };
     let summary = print::one_line(&report.summary, 200);
@@ -280,7 +280,7 @@ fn report(report: Option<&Report>) {
     }
 }
 
-/// `denied       WebFetch, by the rule WebFetch, 3 times`
+/// Prints lines such as `denied    WebFetch, by the rule WebFetch, 3 times`.
 fn denials(denials: &[Denial]) {
     for denial in denials {
         let times = if denial.times > 1 { format!(", {} times", denial.times) } else { String::new() };
@@ -305,13 +305,14 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
-/// When its provider takes jobs again, its schedule's pause is over, or it is tried again; the sentence about a budget says by itself when that begins anew.
+/// Returns the time at which the provider takes jobs again, the schedule's pause ends, or the next attempt
+/// starts. The message about a budget already contains its time.
 fn reset(waits: &Waits) -> Option<Timestamp> {
     use SkipReason::{Paused, Requeued, UsageLimit};
     waits.until.filter(|_| matches!(waits.reason, UsageLimit | Paused | Requeued))
 }
 
-/// What it waits for, and what it has cost.
+/// Prints the reason for which the job waits, and its cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         row("waits", &advised(&waits.message));
@@ -334,7 +335,7 @@ fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     }
 }
 
-/// `hook 1      completed  after_run, shell (notify)`, and below it what it came to.
+/// Prints `hook 1   completed  after_run, shell (notify)`, and the result of the hook below it.
 fn hooks(hooks: &[HookRun]) {
     for hook in hooks {
         let state = print::styled(hook.state, print::style_of(hook.state.as_str()));

@@ -1,4 +1,4 @@
-//! `cowhand jobs`: what was done, the newest first.
+//! `cowhand jobs`: lists jobs, the newest first.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use super::{Failure, complete, job, number, place};
 pub(super) struct Jobs {
     #[command(flatten)]
     filter: Filter,
-    /// At most this many
+    /// Maximum number of jobs
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::between(1, u32::MAX))]
     limit: u32,
-    /// All of them, however many there are
+    /// List all jobs, without a maximum
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Go on with those that were made before this job
+    /// Continue with the jobs created before this one
     #[arg(long, value_name = "JOB", add = complete::jobs())]
     after: Option<JobName>,
     /// Print a JSON array

@@ -1,4 +1,4 @@
-//! Agents and schedules that left the config and still have jobs.
+//! Agents and schedules that are no longer in the config and still have jobs.
 
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
@@ -9,11 +9,11 @@ use super::place::WayIn;
 use super::{Failure, jobs, print};
 use cowhand_web::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence, segment};
 
-/// How many jobs are shown, the newest first.
+/// Largest number of jobs shown, the newest first.
 const MOST: u32 = 10;
 
-/// Tells of the jobs of an agent, or of one of its schedules, that is not in the config any more. Without such jobs, the
-/// problem stands.
+/// Shows the jobs of an agent, or of one of its schedules, that is no longer in the config. Returns the
+/// problem as a failure if there are no such jobs.
 pub(super) async fn show(
     client: &WayIn<'_>,
     agent: &AgentName,

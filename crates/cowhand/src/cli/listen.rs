@@ -1,4 +1,4 @@
-//! Where the server answers: what the command line says about it, over what the config says.
+//! The address of the server: options of the command line override the config.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,21 +12,22 @@ use cowhand_engine::config;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Listen {
-    /// Where the server answers, whatever the config says; port 0 takes a free one
+    /// Address of the server, overrides the config; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "no_server")]
     listen: Option<SocketAddr>,
-    /// No server: only the socket in the state folder answers
+    /// Start no server: only the socket in the state folder answers
     #[arg(long)]
     no_server: bool,
 }
 
 impl Listen {
-    /// Whether the command line says anything about it.
+    /// Checks whether the command line has an option for the server.
     pub(super) fn is_given(&self) -> bool {
         self.no_server || self.listen.is_some()
     }
 
-    /// None for no server. A config with mistakes has none either; whoever starts the fleet says what they are.
+    /// Returns the settings of the server, or none for no server. A config with errors gives none too;
+    /// starting the fleet reports those errors.
     pub(super) fn server(&self, file: &Path) -> Option<Server> {
         let loaded = config::load(file).loaded;
         if self.no_server || loaded.errors() > 0 {
@@ -39,12 +40,12 @@ impl Listen {
         }
     }
 
-    /// The address that nobody chose, which may be another program's; none if somebody chose one.
+    /// Returns the default address, which another program may use; none if somebody chose an address.
     pub(super) fn default_address(&self, file: &Path) -> Option<SocketAddr> {
         self.server(file).filter(|server| !server.listen_chosen).map(|server| server.listen)
     }
 
-    /// The same for a daemon in the background.
+    /// Returns the same options as arguments, for a daemon in the background.
     pub(super) fn arguments(&self) -> Vec<String> {
         match self.listen {
             Some(listen) => vec!["--listen".to_owned(), listen.to_string()],

@@ -1,4 +1,5 @@
-//! The daemon's log: as text or as JSON. What is said again and again is written once, and later how often it was said.
+//! The daemon's log, as text or JSON. A repeated line is written once, and later with the number of
+//! repetitions.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -22,7 +23,7 @@ pub(super) enum LogFormat {
     Json,
 }
 
-/// Writes the log to standard error from now on.
+/// Starts to write the log to standard error.
 pub(super) fn begin(format: LogFormat) {
     let filter = EnvFilter::try_from_env("COWHAND_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
@@ -34,21 +35,21 @@ pub(super) fn begin(format: LogFormat) {
         LogFormat::Text => log.map_event_format(|inner| Once { inner, repeats }).init(),
         LogFormat::Json => {
             log.json().flatten_event(true).map_event_format(|inner| Once { inner, repeats }).init();
-            // Whoever reads lines of JSON cannot read anything else.
+            // A reader of JSON lines cannot read anything else.
             std::panic::set_hook(Box::new(|panic| error!("{panic}")));
         }
     }
 }
 
-/// Lines about lines, which are always written.
+/// Target of the lines with counts, which are always written.
 const COUNT: &str = "cowhand::repeated";
-/// The first count comes after this long; then the time doubles, up to the longest.
+/// Wait before the first count; it doubles with each count, up to `LONGEST`.
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_mins(10);
-/// So many different complaints are remembered; others are written as they come.
+/// Largest number of different lines that are remembered; others are written each time.
 const MOST: usize = 1_000;
 
-/// Leaves out warnings and errors that were written a moment ago.
+/// Event formatter that leaves out warnings and errors that were written recently.
 struct Once<F> {
     inner: F,
     repeats: Arc<Repeats>,
@@ -73,16 +74,16 @@ where
 #[derive(Debug, Default)]
 struct Repeats {
     seen: Mutex<HashMap<String, Seen>>,
-    /// Something was seen for the first time.
+    /// Notification that a line was seen for the first time.
     more: Condvar,
 }
 
 #[derive(Debug)]
 struct Seen {
     level: Level,
-    /// How often since it was last written.
+    /// Number of repetitions since the line was last written.
     times: u64,
-    /// When that is told.
+    /// Time at which the count is written.
     until: Instant,
     pause: Duration,
 }
@@ -111,7 +112,7 @@ impl Repeats {
         true
     }
 
-    /// What is due to be told. What was not said again is forgotten.
+    /// Returns the counts that are due. Forgets lines that were not repeated.
     fn due(&self, now: Instant) -> Vec<(Level, String, u64)> {
         let mut counts = Vec::new();
         self.lock().retain(|text, seen| {
@@ -129,7 +130,7 @@ impl Repeats {
         counts
     }
 
-    /// Until the next count may be due; for ever while nothing went wrong.
+    /// Waits until the next count may be due, without a limit while no line is remembered.
     fn wait(&self) {
         let seen = self.lock();
         let next = seen.values().map(|seen| seen.until).min();
@@ -147,7 +148,7 @@ impl Repeats {
     }
 }
 
-/// On a thread of its own, so that counts come also when nothing else is logged.
+/// Writes counts from a separate thread, so that they appear even if nothing else is logged.
 fn tell_counts(repeats: Arc<Repeats>) {
     std::thread::spawn(move || {
         loop {
@@ -163,7 +164,7 @@ fn tell_counts(repeats: Arc<Repeats>) {
     });
 }
 
-/// A line as it is compared: its message, then what it is about.
+/// Line as it is compared: its message, then its fields.
 #[derive(Debug, Default)]
 struct Text {
     message: String,
@@ -178,7 +179,7 @@ impl Text {
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a text does not fail.
+        // Writing to a `String` does not fail.
         if field.name() == "message" {
             write!(self.message, "{value:?}").unwrap_or_default();
         } else {
@@ -187,7 +188,7 @@ impl Visit for Text {
     }
 }
 
-/// The same trouble with another temporary file is the same trouble.
+/// Removes the random part of temporary file names, so that lines that differ only there are equal.
 fn without_temporary_names(text: &str) -> String {
     const BEGIN: &str = "/.tmp";
     const RANDOM: usize = 6;

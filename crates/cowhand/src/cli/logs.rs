@@ -1,4 +1,4 @@
-//! `cowhand logs`: what a job said.
+//! `cowhand logs`: prints the output of a job.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -17,13 +17,13 @@ use cowhand_web::api::{Client, Code, JobResult, JobView, Page, Problem};
 
 #[derive(Debug, Args)]
 pub(super) struct Logs {
-    /// A job, or an agent for its newest job, with `-f` one that runs [default: the fleet's newest job]
+    /// Job, or an agent for its newest job (with `-f`, a running one) [default: the fleet's newest job]
     #[arg(value_name = "JOB|AGENT", add = complete::jobs_and_agents())]
     of: Option<String>,
-    /// Go on until the job has ended
+    /// Continue until the job has ended
     #[arg(short, long)]
     follow: bool,
-    /// Print what it came to in the end and nothing else
+    /// Print only the final result
     #[arg(long, conflicts_with = "follow")]
     result: bool,
     /// Print the lines as they are stored
@@ -95,7 +95,8 @@ impl Logs {
                     (Err(problem), Ok(name)) if problem.code == Code::NotFound => {
                         let job =
                             client.get::<JobRecord>(&format!("jobs/{name}")).await.map_err(|no_job| {
-                                // A word without a digit was rather meant to be a name, unless a job had it.
+                                // A word without a digit is more likely a wrong name than a job id, unless a
+                                // removed job had it.
                                 let is_gone = no_job.message.contains(" is gone: ");
                                 if is_gone || of.contains(|letter: char| letter.is_ascii_digit()) {
                                     no_job
@@ -120,7 +121,7 @@ impl Logs {
         newest.map(|job| job.id).ok_or_else(nothing)
     }
 
-    /// The newest job; whoever follows means one that runs, if there is one.
+    /// Returns the newest job; with `--follow`, a running job if there is one.
     async fn newest(&self, client: &Client, of_agent: &str) -> Result<Option<JobRecord>, Problem> {
         if self.follow {
             let running: Page<JobRecord> =
@@ -134,7 +135,8 @@ impl Logs {
     }
 }
 
-/// Every line of a job's output once, also over a restart of the daemon; with `follow` until the job has ended.
+/// Passes on each line of a job's output once, even over a restart of the daemon; with `follow`, until the
+/// job has ended.
 pub(super) async fn listen(
     client: &WayIn<'_>,
     id: &JobId,

@@ -1,4 +1,4 @@
-//! `cowhand mcp`: the fleet as an MCP server on standard input and output.
+//! `cowhand mcp`: serves the fleet as an MCP server on standard input and output.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use cowhand_web::mcp::{self, JobTools, PersonTools};
 
 #[derive(Debug, Args)]
 pub(super) struct Mcp {
-    /// read, or operate (and make, cancel and steer work)
+    /// Rights of the assistant: read, or operate (also create, cancel and steer work)
     #[arg(long, value_name = "SCOPE", default_value = "read")]
     scope: Scope,
-    /// For the agent of a job, with that job's rights
+    /// Serve the agent of a job, with that job's rights
     #[arg(long, hide = true, conflicts_with = "scope")]
     job: bool,
 }
@@ -31,7 +31,7 @@ impl Mcp {
         if self.scope > Scope::Operate {
             return Err(Failure::usage("an assistant gets `read` or `operate`, and no more"));
         }
-        // Inside a job there are that job's rights and no others.
+        // A process inside a job has only the rights of that job.
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }

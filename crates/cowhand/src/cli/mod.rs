@@ -69,7 +69,7 @@ pub use exit::{Exit, Failure};
 #[derive(Debug, Parser)]
 #[command(name = "cowhand", version, after_help = exit::HELP)]
 struct Cli {
-    /// The fleet's file, or a directory to look for it in and above [default: the working directory]
+    /// Config file of the fleet, or a directory to search upwards from [default: the working directory]
     #[arg(short, long, global = true, value_name = "FILE|DIR")]
     config: Option<PathBuf>,
     #[command(subcommand)]
@@ -78,85 +78,85 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// See what cowhand does, with no account, key or service
+    /// Show what cowhand does, with no account, key or service
     Demo(demo::Demo),
-    /// Write a first cowhand.yaml that works as it is
+    /// Write a first cowhand.yaml that works without changes
     Init(init::Init),
-    /// Run the fleet until it is told to stop
+    /// Run the fleet until a signal or `cowhand stop` ends it
     Start(start::Start),
     /// Stop the daemon
     Stop(stop::Stop),
-    /// Stop the daemon and start it again; agents live on
+    /// Stop the daemon and start it again; agents continue to run
     Restart(restart::Restart),
-    /// Have the daemon read its config again
+    /// Make the daemon read its config again
     Reload(reload::Reload),
-    /// The daemon and its agents at a glance
+    /// Show the daemon and its agents
     Status(status::Status),
-    /// Who is in the fleet
+    /// List the agents of the fleet
     Agents(agents::Agents),
-    /// Make a job now
+    /// Create a job now
     Trigger(trigger::Trigger),
     /// List jobs, the newest first
     Jobs(jobs::Jobs),
-    /// Everything about one job; or delete it
+    /// Show everything about one job, or delete it
     Job(job::Job),
-    /// What a job said
+    /// Print the output of a job
     Logs(logs::Logs),
-    /// End a job with all its processes, or all that match a filter
+    /// End a job with all its processes, or all jobs that match a filter
     Cancel(cancel::Cancel),
-    /// What agents wait for a person to say
+    /// List the asks of agents that wait for a person
     Asks(asks::Asks),
-    /// Let an agent do what it asks for
+    /// Allow what an agent asks for
     Approve(asks::Approve),
-    /// Keep an agent from what it asks for
+    /// Deny what an agent asks for
     Deny(asks::Deny),
     /// Answer an agent's question
     Answer(asks::AnswerIt),
-    /// Say that an agent is to begin anew
+    /// Clear the sessions of an agent
     Clear(clear::Clear),
-    /// Say that a provider takes jobs again before its limit ends
+    /// Let a provider take jobs again before its limit ends
     Unpark(unpark::Unpark),
-    /// Run a finished job again, as a new one, or all that match a filter
+    /// Run a finished job again as a new job, or all jobs that match a filter
     Retry(retry::Retry),
-    /// Make a new job that goes on from an earlier one
+    /// Create a new job that continues from an earlier one
     Fork(retry::Fork),
-    /// Go on with a job's session yourself, in this terminal
+    /// Continue a job's session yourself, in this terminal
     Resume(resume::Resume),
-    /// Look at schedules and when they fire, turn them on and off
+    /// Show schedules and their next firings, turn them on and off
     #[command(subcommand)]
     Schedule(schedule::Schedule),
-    /// Why a schedule, or each schedule of an agent, did or did not run
+    /// Explain why a schedule, or each schedule of an agent, did or did not run
     Why(why::Why),
-    /// Look at the queues that work comes from, and take a hand in them
+    /// Show and change the queues of work sources
     #[command(subcommand)]
     Work(work::Work),
-    /// What was spent, and what the budgets leave
+    /// Show spending and the rest of the budgets
     Usage(usage::Usage),
-    /// What happened, in order
+    /// List events in order
     Events(events::Events),
-    /// Make, list and revoke tokens of the API
+    /// Create, list and revoke tokens of the API
     #[command(subcommand)]
     Token(token::Token),
-    /// Print a link that lets a browser into the dashboard
+    /// Print a link that logs a browser into the dashboard
     Dashboard(dashboard::Dashboard),
     /// Remove the jobs that `retention` does not keep
     Prune(prune::Prune),
-    /// Write the store and what jobs said to one file, also while the daemon runs
+    /// Write the store and the output of jobs to one file, also while the daemon runs
     Backup(backup::Backup),
-    /// Put a backup in the place of the store, while no daemon runs
+    /// Replace the store with a backup, while no daemon runs
     Restore(restore::Restore),
     /// Check, show and describe the config
     #[command(subcommand)]
     Config(config::Config),
-    /// Find out whether the fleet can run here
+    /// Check whether the fleet can run here
     Doctor(doctor::Doctor),
-    /// Let your own assistant look at the fleet, over MCP on standard input and output
+    /// Serve the fleet to your own assistant, over MCP on standard input and output
     Mcp(mcp::Mcp),
     /// Print completions for a shell
     Completions(completions::Completions),
 }
 
-/// Parses the arguments, runs the verb, and says what went wrong if anything did.
+/// Parses the arguments, runs the verb, and reports its failure.
 pub fn run() -> ExitCode {
     match hidden_verb(std::env::args_os().skip(1)) {
         Some(Hidden::Keep(folder)) => return keeper::keep(&folder),
@@ -173,7 +173,7 @@ pub fn run() -> ExitCode {
     CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
-    // What a daemon in the background says is for whoever started it, who may have typed another `-c`, or none.
+    // The messages of a background daemon are for the user who started it, perhaps with another `-c` or none.
     if !matches!(&cli.verb, Verb::Start(start) if start.is_behind()) {
         advice::remember(config);
     }
@@ -221,22 +221,22 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What the daemon and keepers start, not a person. An agent waits for it, so it is known before the verbs that people
-/// use are even described.
+/// Verbs that the daemon and keepers start, not a person. An agent waits for them, so they are recognised
+/// before the verbs for people are set up.
 enum Hidden {
-    /// `cowhand keeper FOLDER`: watch over one attempt.
+    /// `cowhand keeper FOLDER`: runs the keeper of one attempt.
     Keep(PathBuf),
-    /// `cowhand mind PROGRAM ARGUMENT…`: watch over a command that the daemon runs for a moment.
+    /// `cowhand mind PROGRAM ARGUMENT…`: runs the minder of a short command of the daemon.
     Mind(Vec<OsString>),
-    /// `cowhand acp FILE`: speak with an agent of `runtime: acp`.
+    /// `cowhand acp FILE`: runs the client of an agent with `runtime: acp`.
     Acp(PathBuf),
-    /// `cowhand confine FOLDER`: become its agent, with less.
+    /// `cowhand confine FOLDER`: restricts itself, then becomes the agent of that folder.
     Confine(PathBuf),
-    /// `cowhand contain FOLDER`: stand for its agent, which is in a container.
+    /// `cowhand contain FOLDER`: represents the agent of that folder, which runs in a container.
     Contain(PathBuf),
-    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: become an agent in namespaces of its own.
+    /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
     Enclosed(Vec<OsString>),
-    /// `cowhand forward`: be the way to that.
+    /// `cowhand forward`: forwards connections of that agent to the proxy outside.
     Forward { alone: bool },
 }
 
@@ -261,7 +261,7 @@ mod tests {
 
     use super::Cli;
 
-    /// Everything that a person may type and that `--help` does not explain.
+    /// Collects every verb and argument that `--help` does not explain.
     fn unexplained(command: &Command, path: &str, found: &mut Vec<String>) {
         if command.get_about().is_none() {
             found.push(path.to_owned());

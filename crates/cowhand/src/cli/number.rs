@@ -1,6 +1,6 @@
-//! Numbers on the command line.
+//! Parsers for numbers on the command line.
 
-/// Reads a number of this range, or says which one it has to be.
+/// Returns a parser for numbers in this range; its error names the range.
 pub(super) fn between(
     least: u32,
     most: u32,
@@ -12,7 +12,7 @@ pub(super) fn between(
     }
 }
 
-/// Reads a number of seconds.
+/// Parses a number of seconds.
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number of seconds, without a unit".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Which fleet a verb is about, and the way to ask it something.
+//! Finds the fleet that a verb is about, and connects to its daemon or store.
 
 use std::io;
 use std::ops::Deref;
@@ -27,14 +27,15 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What `-c` names, or what is found from here.
+    /// Finds the fleet that `-c` names, or the one above the current directory, and prints notes about the
+    /// choice.
     pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
         let (place, of_search) = Self::search(asked)?;
         place.note(of_search);
         Ok(place)
     }
 
-    /// The same without a word; what there is to say about the search comes with it.
+    /// Finds the fleet without printing, and returns the note about the search.
     pub(super) fn search(asked: Option<&Path>) -> Result<(Self, Option<String>), Failure> {
         let here = std::env::current_dir().map_err(|error| cannot("no working directory", &error))?;
         let found =
@@ -42,12 +43,12 @@ impl Place {
         Ok((Self::of(found.file), found.note))
     }
 
-    /// The fleet of this file.
+    /// Returns the fleet of this config file.
     pub(super) fn of(config: PathBuf) -> Self {
         Self { state: StateFolder::beside(&config), config }
     }
 
-    /// Tells what a person should know about the choice of the file.
+    /// Prints notes about the choice of the config file.
     pub(super) fn note(&self, of_search: Option<String>) {
         self.runs_other_file().or(of_search).into_iter().for_each(print::note);
         if let Some(root) = self.root() {
@@ -55,7 +56,7 @@ impl Place {
         }
     }
 
-    /// Says that the daemon here was started with another file than the one that was found.
+    /// Returns a note if the daemon here was started with another file than the one that was found.
     pub(super) fn runs_other_file(&self) -> Option<String> {
         let running = Started::read(&self.state).ok()?.config?;
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -65,7 +66,7 @@ impl Place {
         })
     }
 
-    /// The fleet above that this one is part of: one whose daemon runs, else the outermost one.
+    /// Returns the fleet above that this one is part of: one with a running daemon, else the outermost one.
     pub(super) fn root(&self) -> Option<FleetAbove> {
         let above = config::listing(&self.config);
         let runs = |file: &PathBuf| StateFolder::beside(file).is_locked();
@@ -74,7 +75,8 @@ impl Place {
         running.or_else(|| above.last().cloned()).map(|config| FleetAbove { config, runs })
     }
 
-    /// Fails if the daemon of a fleet above runs the agents of this one, or the daemon of a part runs agents of this one.
+    /// Fails if the daemon of a fleet above runs the agents of this one, or the daemon of a sub-fleet runs
+    /// agents of this one.
     pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
         if let Some(part) = self.running_part() {
             let (own, part) = (self.config.display(), part.display());
@@ -95,7 +97,7 @@ impl Place {
         Err(Failure::new(Exit::Refused, message))
     }
 
-    /// The config of a sub-fleet whose own daemon runs.
+    /// Returns the config of a sub-fleet that has its own running daemon.
     fn running_part(&self) -> Option<PathBuf> {
         let files = config::load(&self.config).files;
         files.into_iter().find(|file| {
@@ -118,7 +120,7 @@ impl Place {
         })
     }
 
-    /// The daemon if one runs, else the store alone.
+    /// Connects to the daemon if one runs, else opens the store alone.
     async fn way_in(&self) -> Result<WayIn<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
             Some(client) => Ok(WayIn { client, place: self, _empty: None }),
@@ -126,14 +128,14 @@ impl Place {
         }
     }
 
-    /// Returns why a start is refused if the store is gone and agents of its jobs still run.
+    /// Returns why a start is refused if the store is missing and agents of its jobs still run.
     pub(super) fn store_gone(&self) -> Option<FleetError> {
         let on_server = config::load(&self.config).loaded.roster.store.is_some();
         let refused = if on_server { Ok(()) } else { refuse_without_store(&self.state) };
         refused.err().filter(|error| matches!(error, FleetError::StoreGone { .. }))
     }
 
-    /// The store alone, whether a daemon runs or not.
+    /// Opens the store alone, whether a daemon runs or not.
     pub(super) async fn alone(&self) -> Result<WayIn<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
@@ -141,7 +143,7 @@ impl Place {
         }
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
-        // A fleet that never ran is an empty one; looking at it must not leave anything behind.
+        // A fleet that never ran has an empty store, and reading it must not create a file.
         let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
         let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
         let place = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
@@ -159,7 +161,7 @@ impl Place {
     }
 }
 
-/// A config above that takes in the one at hand.
+/// Fleet above that includes the current one.
 #[derive(Debug)]
 pub(super) struct FleetAbove {
     config: PathBuf,
@@ -176,10 +178,11 @@ impl FleetAbove {
     }
 }
 
-/// Fails if `store` names no PostgreSQL server: `config check` refuses it, and it is no file to be made.
+/// Fails if `store` is not the address of a PostgreSQL server. `config check` refuses it, and no file is
+/// created for it.
 pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure> {
     match configured.filter(|place| !is_postgres(place)) {
-        // It may hold a password.
+        // The value may contain a password, so the message does not show it.
         Some(_) => Err(Failure::new(
             Exit::Config,
             "`store` in the config is no address of a PostgreSQL server (`postgres://…`); `cowhand config check` shows where",
@@ -188,7 +191,7 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
     }
 }
 
-/// A client, and how to get another one when its daemon has gone.
+/// Client, and the place that makes another one when its daemon has ended.
 pub(super) struct WayIn<'p> {
     client: Client,
     place: &'p Place,
@@ -200,9 +203,9 @@ impl WayIn<'_> {
         self.place
     }
 
-    /// What can be read with no daemon.
+    /// Opens the store alone, without the daemon.
     pub(super) async fn alone(&self) -> Result<Self, Failure> {
-        // Opening a store is a large future, and this stands inside every verb that waits.
+        // Opening a store is a large future, and it would be part of every verb that waits.
         Box::pin(self.place.alone()).await
     }
 }
@@ -219,7 +222,7 @@ fn nowhere() -> Result<TempDir, Failure> {
     tempfile::tempdir().map_err(|error| cannot("no temporary folder", &error))
 }
 
-/// Finds the fleet and asks it.
+/// Finds the fleet and sends it a request.
 pub(super) fn ask<T>(
     config: Option<&Path>,
     question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,

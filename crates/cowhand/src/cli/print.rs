@@ -1,5 +1,5 @@
-//! What verbs print: lines, JSON and tables. Colour goes away where there is no terminal, and a reader that has
-//! seen enough (`cowhand jobs | head`) ends the program without a word.
+//! Output of verbs: lines, JSON and tables. Without a terminal there is no colour. A reader that closes the
+//! pipe (`cowhand jobs | head`) ends the program without a message.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -23,7 +23,7 @@ pub(super) fn line(text: impl Display) {
     part(format!("{text}\n"));
 }
 
-/// Not always a whole line.
+/// Prints text that is not always a whole line.
 pub(super) fn part(text: impl Display) {
     let mut out = anstream::stdout().lock();
     if let Err(error) = write!(out, "{text}").and_then(|()| out.flush()) {
@@ -31,17 +31,17 @@ pub(super) fn part(text: impl Display) {
     }
 }
 
-/// Text from elsewhere on one line. On a terminal it is the first line, cut; in a pipe or a file it is all of it.
+/// Formats external text on one line: on a terminal its first line, cut; in a pipe or a file all of it.
 pub(super) fn one_line(text: &str, longest: usize) -> String {
     if io::stdout().is_terminal() { line::one_line(text, longest) } else { line::whole(text) }
 }
 
-/// Text from elsewhere for a table, which cuts it to what the terminal has room for.
+/// Formats external text for a table, which cuts it to the width of the terminal.
 pub(super) fn cell(text: &str) -> String {
     one_line(text, usize::MAX)
 }
 
-/// How wide the terminal is; none for a pipe or a file, where nothing is cut and no line is broken.
+/// Returns the width of the terminal; none for a pipe or a file, where nothing is cut or wrapped.
 pub(super) fn width() -> Option<usize> {
     width_of(&io::stdout())
 }
@@ -51,7 +51,7 @@ fn width_of(out: &(impl io::IsTerminal + AsFd)) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= 40)
 }
 
-/// One of many lines, which ends where the terminal does.
+/// Prints one of many lines, cut at the width of the terminal.
 pub(super) fn row(text: &str) {
     match width() {
         Some(width) if text.width() > width => line(format!("{}…", beginning(text, width - 1))),
@@ -59,18 +59,18 @@ pub(super) fn row(text: &str) {
     }
 }
 
-/// A text and as many blanks as it takes to fill so many columns.
+/// Pads a text with spaces to this width.
 pub(super) fn padded(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width.saturating_sub(text.width())))
 }
 
-/// Sentences of our own, broken between words where the terminal ends. What comes below the first line stands `indent` to
-/// the right. Commands in them can be typed as they are.
+/// Prints our own sentences, wrapped between words at the width of the terminal. Lines after the first are
+/// indented by `indent`. Commands in the text get the `-c` option, so that they can be typed as shown.
 pub(super) fn prose(text: &str, indent: usize) {
     words(&advised(text), indent);
 }
 
-/// The same for words that somebody else wrote, and that stay as they are.
+/// Prints text of others in the same way, without changes to commands.
 pub(super) fn words(text: &str, indent: usize) {
     line(broken(text, indent, width()));
 }
@@ -96,17 +96,17 @@ fn broken(text: &str, indent: usize, width: Option<usize>) -> String {
     out
 }
 
-/// A reader that has seen enough is no mistake.
+/// Ends the program after a failed write. A closed pipe is not an error.
 fn end(error: &io::Error) {
     if error.kind() == io::ErrorKind::BrokenPipe {
         std::process::exit(0);
     }
-    // If that cannot be written either, there is nobody to tell.
+    // If this fails too, there is no place left to report to.
     writeln!(io::stderr(), "error: cannot write to standard output: {error}").ok();
     std::process::exit(super::Exit::CannotRunHere as i32);
 }
 
-/// Somebody else's text as it is; a terminal gets no signs that would do something to it.
+/// Prints external text unchanged; on a terminal, control characters are replaced.
 pub(super) fn raw(text: &[u8]) {
     let mut out = io::stdout().lock();
     let harmless = |text: &[u8]| {
@@ -119,7 +119,7 @@ pub(super) fn raw(text: &[u8]) {
     }
 }
 
-/// Beside the answer, for the person who waits for it.
+/// Prints a note for the user to standard error, apart from the result.
 pub(super) fn note(text: impl Display) {
     let erase = if spinner::can_erase() { spinner::ERASE } else { "" };
     let text = format!("note: {}", advised(&text.to_string()));
@@ -130,7 +130,7 @@ pub(super) fn json(value: &impl Serialize) {
     line(serde_json::to_string_pretty(value).unwrap_or_default());
 }
 
-/// The style of a job's or schedule's status.
+/// Returns the style of a job's or schedule's status.
 pub(super) fn style_of(status: &str) -> Style {
     match status {
         "completed" | "ran" | "ok" => GOOD,

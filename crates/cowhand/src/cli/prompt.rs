@@ -8,21 +8,21 @@ use clap::Args;
 use super::Failure;
 use cowhand_system::named_file;
 
-/// The most bytes that are read; the API takes less.
+/// Largest number of bytes that are read; the limit of the API is lower.
 const MOST_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
 pub(super) struct Prompt {
-    /// What to do, instead of what the schedule or the agent says; `-` reads it from standard input
+    /// Prompt, instead of that of the schedule or the agent; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Read what to do from this file; `-` is standard input
+    /// Read the prompt from this file; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
     prompt_file: Option<PathBuf>,
 }
 
 impl Prompt {
-    /// None if none was given.
+    /// Returns the prompt, or none if none was given.
     pub(super) fn read(self) -> Result<Option<String>, Failure> {
         let dash = Path::new("-");
         match (self.prompt, self.prompt_file) {

@@ -21,16 +21,16 @@ pub(super) struct Prune {
     /// Only jobs of this agent
     #[arg(add = complete::agents())]
     agent: Option<AgentName>,
-    /// Only say what would go
+    /// Only list the jobs that would be removed
     #[arg(long)]
     dry_run: bool,
-    /// Keep so many jobs of each agent, this once, whatever the config says
+    /// Keep this many jobs of each agent, overrides the config for this run
     #[arg(long, value_name = "N", value_parser = number::between(1, u32::MAX))]
     max_jobs: Option<u32>,
-    /// Keep jobs that ended no longer ago than this (30d), this once
+    /// Keep jobs that ended within this time (30d), for this run
     #[arg(long, value_name = "TIME")]
     max_age: Option<Interval>,
-    /// Keep as many of each agent's newest jobs as fit into this (500MB), this once
+    /// Keep as many of each agent's newest jobs as fit into this size (500MB), for this run
     #[arg(long, value_name = "SIZE")]
     max_bytes: Option<Size>,
     /// Print JSON
@@ -62,7 +62,8 @@ impl Prune {
     }
 }
 
-/// An agent that cannot be read would be taken for one that has left, and its own limits would not be kept to.
+/// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
+/// would be ignored.
 fn refuse_half_a_config(place: &Place) -> Result<(), Failure> {
     if config::load(&place.config).loaded.errors() == 0 {
         return Ok(());

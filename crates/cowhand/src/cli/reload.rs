@@ -1,4 +1,4 @@
-//! `cowhand reload`: the daemon reads its config again.
+//! `cowhand reload`: makes the daemon read its config again.
 
 use std::path::Path;
 

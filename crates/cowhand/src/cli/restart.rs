@@ -1,4 +1,4 @@
-//! `cowhand restart`: a new daemon in the background; the agents live on.
+//! `cowhand restart`: replaces the daemon by a new one in the background; the agents continue to run.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use cowhand_web::api::StopAsked;
 
 #[derive(Debug, Args)]
 pub(super) struct Restart {
-    /// How long running jobs may finish after a signal, before they are cancelled [default: as the last start said]
+    /// Time for jobs to finish after a signal, before they are cancelled [default: that of the last start]
     #[arg(long, value_name = "SECONDS", value_parser = number::seconds)]
     stop_timeout: Option<u64>,
     #[command(flatten)]
     listen: Listen,
-    /// How the log is written [default: as the last start said]
+    /// Format of the log [default: that of the last start]
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
     /// Print the new daemon as JSON
@@ -46,7 +46,7 @@ impl Restart {
     }
 }
 
-/// Another `start` or `restart` was faster.
+/// Added to the failure if another `start` or `restart` was faster.
 const OTHER_RUNS: &str = "The old daemon has stopped, and another one was started in its place meanwhile.";
 const NONE_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
                          `cowhand start -d`.";

@@ -1,5 +1,5 @@
-//! Whether a new daemon could start: found out while the old one still runs, so that a restart that cannot go well
-//! leaves it alone.
+//! Checks whether a new daemon could start, while the old one still runs. A restart that would fail then
+//! leaves the old daemon running.
 
 use std::io::ErrorKind;
 
@@ -15,12 +15,12 @@ use cowhand_store::Store;
 use cowhand_web::api::{Client, DaemonView, Status};
 use cowhand_web::server::{ListenError, Listener};
 
-/// Fails with the reason why a new daemon would not start. Without a daemon there is nothing to lose, and the start
-/// itself says what is wrong.
+/// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs: the start itself
+/// then reports errors.
 pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure> {
     let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(()) };
     let Err(failure) = check_all(place, listen, &client).await else { return Ok(()) };
-    // Somebody else may have stopped it meanwhile.
+    // Somebody else may have stopped the daemon meanwhile.
     match Client::of_daemon(&place.state).await {
         Ok(None) => Err(failure),
         _ => Err(failure.and("Nothing was stopped: the daemon that runs goes on.")),
@@ -48,7 +48,7 @@ async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<()
     }
 }
 
-/// Takes the address for a moment. The one that the old daemon has will be free.
+/// Checks the address by binding it for a moment. The address of the old daemon counts as free.
 async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failure> {
     let (port, chosen) = (settings.listen.port(), settings.listen_chosen);
     let is_own = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));

@@ -1,4 +1,4 @@
-//! `cowhand restore`: a backup in the place of the store.
+//! `cowhand restore`: replaces the store with a backup.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use cowhand_store::StoreError;
 
 #[derive(Debug, Args)]
 pub(super) struct Restore {
-    /// A file that `cowhand backup` wrote, or a store that an earlier restore kept
+    /// File that `cowhand backup` wrote, or a store that an earlier restore kept
     file: PathBuf,
     /// Print JSON
     #[arg(long)]
@@ -40,7 +40,7 @@ impl Restore {
         }
         let unusable = |error| unusable(&place, &error);
         place.state.create().map_err(unusable)?;
-        // Held until the new store is in its place.
+        // The lock is held until the new store is in place.
         let Some(_lock) = place.state.lock().map_err(unusable)? else {
             return Err(FleetError::AlreadyRunning(place.state.path().display().to_string()).into());
         };

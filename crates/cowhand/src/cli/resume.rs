@@ -1,4 +1,4 @@
-//! `cowhand resume`: the session of a job, in the program that had it, for a person.
+//! `cowhand resume`: opens the session of a job in its program, for a person.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -13,13 +13,13 @@ use cowhand_web::api::SessionView;
 
 #[derive(Debug, Args)]
 pub(super) struct Resume {
-    /// A job that has ended, as `cowhand jobs` lists it
+    /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: JobName,
-    /// Print the session as JSON, and open nothing
+    /// Print the session as JSON, without opening it
     #[arg(long)]
     json: bool,
-    /// Open it although a stranger's words are in it, outside of the sandbox that held it
+    /// Open the session outside its sandbox even if it contains text of a stranger
     #[arg(long)]
     unconfined: bool,
 }
@@ -51,7 +51,7 @@ impl Resume {
         let Some((program, arguments)) = view.command.split_first() else {
             return Err(refused(format!("nobody knows how to open the session of {}", view.job)));
         };
-        // From here on the terminal is the program's; there is no way back but an error.
+        // From here on the program has the terminal; `exec` returns only with an error.
         let error = Command::new(program).args(arguments).current_dir(&view.directory).exec();
         Err(cannot(&format!("cannot run {program}"), &error))
     }

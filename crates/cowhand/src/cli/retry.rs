@@ -1,4 +1,5 @@
-//! `cowhand retry` and `cowhand fork`: a new job from an earlier one; or one for each job that matches a filter.
+//! `cowhand retry` and `cowhand fork`: create a new job from an earlier one; `retry` also for each job that
+//! matches a filter.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -16,7 +17,7 @@ use cowhand_engine::fleet::Changes;
 
 #[derive(Debug, Args)]
 pub(super) struct Retry {
-    /// A job that has ended, as `cowhand jobs` lists it
+    /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: Option<JobName>,
     #[command(flatten)]
@@ -24,14 +25,14 @@ pub(super) struct Retry {
     /// Wait until the job has ended; exit code 1 if it failed
     #[arg(long)]
     wait: bool,
-    /// Print the new job as JSON, an array for many
+    /// Print the new job as JSON, or an array for many jobs
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Fork {
-    /// The job to go on from, as `cowhand jobs` lists it
+    /// Job to continue from, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::jobs())]
     id: JobName,
     /// Wait until the job has ended; exit code 1 if it failed
@@ -42,7 +43,7 @@ pub(super) struct Fork {
     json: bool,
     #[command(flatten)]
     prompt: Prompt,
-    /// As a job of this schedule of the same agent, instead of the earlier job's
+    /// Schedule of the same agent for the new job, instead of the earlier job's schedule
     #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
 }
@@ -66,7 +67,7 @@ impl Retry {
             return Ok(());
         }
         let mut made = Vec::new();
-        // The oldest first, as they were made.
+        // The oldest first, in the order of their creation.
         for job in matching.iter().rev() {
             let job: JobRecord = client.post(&format!("jobs/{}/retry", job.id), &Changes::default()).await?;
             if !self.json && !self.wait {
@@ -93,7 +94,7 @@ impl Retry {
         if self.wait && !all_well { Err(Failure::reported(Exit::JobFailed)) } else { Ok(()) }
     }
 
-    /// A job that somebody retried already has its second chance; if that failed too, it is the one that matches.
+    /// Removes jobs that were already retried. If the retry failed too, the retry is the one that matches.
     async fn leave_out_retried(
         &self,
         client: &WayIn<'_>,

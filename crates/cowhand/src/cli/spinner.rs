@@ -1,4 +1,4 @@
-//! A sign of life while a verb waits, for a person at a terminal. In a pipe or a file there is nothing of it.
+//! A spinner while a verb waits, for a person at a terminal. In a pipe or a file nothing is written.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Write};
@@ -10,9 +10,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::table::beginning;
 
-/// What is over sooner than this needs no sign.
+/// Wait before the spinner appears; shorter work needs none.
 const PAUSE: Duration = Duration::from_millis(200);
-/// What goes on sooner than this after it was last heard of is not silent.
+/// Time without other output after which the spinner appears again.
 const SILENCE: Duration = Duration::from_secs(1);
 const TURN: Duration = Duration::from_millis(100);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -21,9 +21,9 @@ const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '�
 pub(super) struct Spinner {
     text: RefCell<String>,
     shown: bool,
-    /// When something else was last written.
+    /// Time at which other text was last written.
     stirred: Cell<Option<Instant>>,
-    /// Something else stands on the line, without an end.
+    /// Set while the line has other text that has not ended.
     held: Cell<bool>,
 }
 
@@ -33,7 +33,7 @@ impl Spinner {
         Self { text: RefCell::new(text.into()), shown: can_erase(), stirred, held }
     }
 
-    /// Whether anybody sees what it says.
+    /// Checks whether the spinner is visible.
     pub(super) fn is_shown(&self) -> bool {
         self.shown
     }
@@ -42,8 +42,8 @@ impl Spinner {
         self.text.replace(text.into());
     }
 
-    /// Makes room for something else that is written to the terminal, if `write` does so; the spinner comes back when there
-    /// is silence.
+    /// Erases the spinner and lets `write` write to the terminal. The spinner returns after a time without
+    /// output.
     pub(super) fn aside(&self, write: impl FnOnce() -> Ends) {
         if self.shown && !self.held.get() {
             draw("");
@@ -53,7 +53,7 @@ impl Spinner {
         self.stirred.set(Some(Instant::now()));
     }
 
-    /// Turns until the work is done, and is gone then, however it ends.
+    /// Shows the spinner until the work ends, then erases it in any case.
     pub(super) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
         if !self.shown {
             return work.await;
@@ -81,7 +81,7 @@ impl Spinner {
     }
 }
 
-/// Takes the line away when it is dropped.
+/// Guard that erases the line when it is dropped.
 struct Erased<'a>(&'a Spinner);
 
 impl Drop for Erased<'_> {
@@ -92,30 +92,30 @@ impl Drop for Erased<'_> {
     }
 }
 
-/// Where something that was written beside the spinner ends.
+/// Position at which text written beside the spinner ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Ends {
     /// At the start of a line.
     WithALine,
-    /// Somewhere in a line, which the spinner must not erase.
+    /// Inside a line, which the spinner must not erase.
     InALine,
 }
 
-/// Whether standard error is a terminal on which a line can be written again.
+/// Checks whether standard error is a terminal on which a line can be rewritten.
 pub(super) fn can_erase() -> bool {
     io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// In place of what stood on the line. A terminal that is gone is nothing to tell anybody about.
+/// Replaces the text on the line. Ignores errors of a terminal that was closed.
 fn draw(line: &str) {
     let mut err = io::stderr().lock();
     drop(write!(err, "{ERASE}{line}").and_then(|()| err.flush()));
 }
 
-/// To the start of the line, and nothing on it.
+/// Control sequence that moves to the start of the line and clears it.
 pub(super) const ERASE: &str = "\r\x1b[K";
 
-/// A line that reached the edge would wrap, and only its last part could be erased.
+/// Cuts a line to the width: a longer line would wrap, and only its last part could be erased.
 fn fitting(line: &str, width: usize) -> String {
     if line.width() < width {
         return line.to_owned();

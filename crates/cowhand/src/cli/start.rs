@@ -1,4 +1,4 @@
-//! `cowhand start`: the daemon, in the foreground or behind it.
+//! `cowhand start`: runs the daemon, in the foreground or the background.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -29,30 +29,30 @@ use cowhand_work as work;
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(super) struct Start {
-    /// Run in the background, and answer when it is ready
+    /// Run in the background, and return when the daemon is ready
     #[arg(short, long)]
     detach: bool,
-    /// How long running jobs may finish after a signal, before they are cancelled
+    /// Time for running jobs to finish after a signal, before they are cancelled
     #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT, value_parser = number::seconds)]
     stop_timeout: u64,
-    /// On the first start with a herdctl.yaml, do not import the state that herdctl left in .herdctl
+    /// On the first start with a herdctl.yaml, do not import the state in .herdctl
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
     listen: Listen,
-    /// How the log is written
+    /// Format of the log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
-    /// Print the daemon in the background as JSON
+    /// Print the background daemon as JSON
     #[arg(long, requires = "detach")]
     json: bool,
-    /// This is the one in the background; cowhand says so, not a person
+    /// Mark this process as the background daemon; set by cowhand, not by a person
     #[arg(long, hide = true)]
     behind: bool,
 }
 
 impl Start {
-    /// Whether this is the daemon in the background.
+    /// Checks whether this process is the background daemon.
     pub(super) const fn is_behind(&self) -> bool {
         self.behind
     }
@@ -86,7 +86,7 @@ impl Start {
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
         let place = Self::place(config)?;
         if self.behind {
-            // Out of the terminal's session, so that closing it does not reach us.
+            // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
@@ -118,7 +118,7 @@ async fn serve(
     started: Started,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
-    // Before anything runs, so that a signal can never kill a daemon that has begun.
+    // Installed before anything runs, so that a signal can never kill a daemon that has begun.
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
     let mut hangup = listen(SignalKind::hangup())?;
@@ -149,7 +149,7 @@ async fn serve(
     loop {
         tokio::select! {
             ended = &mut ended => {
-                // While the state folder is still ours: the next daemon makes its own.
+                // Close the sockets while the state folder is still locked: the next daemon creates its own.
                 if !matches!(ended, Err(FleetError::HomeGone { .. })) {
                     socket.close();
                     of_jobs.close().await;
@@ -171,8 +171,8 @@ async fn serve(
     }
 }
 
-/// Most often the place is taken by this very fleet, and then that is what to say. If it is another program's, and
-/// nobody chose it, a free port is taken instead.
+/// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
+/// program has it and nobody chose the address, takes a free port instead.
 async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
     let refused = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (usual, chosen) = (settings.listen, settings.listen_chosen);

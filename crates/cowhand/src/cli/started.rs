@@ -1,4 +1,5 @@
-//! How a daemon was started: written down in the state folder, so that `restart` starts the next one in the same way.
+//! The options of the last start, stored in the state folder, so that `restart` starts the next daemon with
+//! them.
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -13,27 +14,27 @@ use super::{Exit, Failure};
 use cowhand_engine::state::StateFolder;
 use cowhand_system::beneath::Root;
 
-/// In the state folder.
+/// Name of the file in the state folder.
 const NAME: &str = "start.json";
 const MAX_BYTES: u64 = 64 << 10;
-/// For how long running jobs may finish after a signal, in seconds.
+/// Default time for running jobs to finish after a signal, in seconds.
 pub(super) const STOP_TIMEOUT: u64 = 30;
 
-/// What the command line of `start` said.
+/// Options of the command line of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Started {
     pub(super) listen: Listen,
     pub(super) stop_timeout: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
-    /// The file that the daemon took. Not written by older versions.
+    /// Config file of the daemon. Older versions do not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) config: Option<PathBuf>,
 }
 
 impl Started {
-    /// Reads how the last daemon was started; as by default if none has been. What cannot be read is not guessed: a server
-    /// that was turned off would be opened.
+    /// Reads the options of the last start, or the defaults if there was none. Fails if the file cannot be
+    /// read: a guess could open a server that was turned off.
     pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {
         let file = state.path().join(NAME);
         let unknown = |why: &dyn Display| {
@@ -52,7 +53,7 @@ impl Started {
         serde_json::from_slice(&read.map_err(|error| unknown(&error))?).map_err(|error| unknown(&error))
     }
 
-    /// Writes it down. Only for whoever holds the lock of the state folder.
+    /// Writes the options. The caller has to hold the lock of the state folder.
     pub(super) fn write(&self, state: &StateFolder) -> std::io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(state.path())?;
         serde_json::to_writer(&mut file, self)?;
@@ -61,7 +62,7 @@ impl Started {
         Ok(())
     }
 
-    /// Returns what `newer` says, and where it says nothing what this says.
+    /// Returns the options of `newer`, and those of `self` where `newer` has none.
     pub(super) fn overridden_by(self, newer: Self) -> Self {
         Self {
             listen: if newer.listen.is_given() { newer.listen } else { self.listen },
@@ -71,7 +72,7 @@ impl Started {
         }
     }
 
-    /// The same for a daemon in the background.
+    /// Returns the options as arguments, for a background daemon.
     pub(super) fn arguments(&self) -> Vec<String> {
         let mut arguments = self.listen.arguments();
         if let Some(seconds) = self.stop_timeout {

@@ -1,4 +1,4 @@
-//! `cowhand status`: the daemon and its agents at a glance.
+//! `cowhand status`: shows the daemon and its agents.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ use cowhand_web::api::{
 
 #[derive(Debug, Args)]
 pub(super) struct Status {
-    /// Only this agent, with its schedules
+    /// Show only this agent, with its schedules
     #[arg(add = complete::agents())]
     agent: Option<AgentName>,
     /// Print JSON
@@ -42,7 +42,7 @@ impl Status {
             if let Some(agent) = &self.agent {
                 status.agents.retain(|view| view.name == *agent);
                 if status.agents.is_empty() {
-                    // Says that there is none, and which one was probably meant.
+                    // The error says that the agent does not exist, and suggests a similar name.
                     if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
                         return left::show(client, agent, None, problem, self.json).await;
                     }
@@ -117,8 +117,9 @@ fn waiting(asks: usize) -> Option<String> {
     Some(format!("{}; `cowhand asks` shows what they want", print::styled(&who, print::ODD)))
 }
 
-/// What does not run although nobody turned it off: because of a breaker, for want of money, each budget once, what
-/// cannot find out what it is to run for, what has given up, what does not get a place, and what was missed. That a provider is used up is told above.
+/// Lists the schedules that do not run although nobody turned them off: those that are paused by a breaker or
+/// over a budget (each budget once), cannot find out what to run for, have given up, get no place, or missed
+/// a firing. Providers that are used up are listed above.
 fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
     for view in schedules {
@@ -157,7 +158,7 @@ fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     lines
 }
 
-/// One that is due and does not get a place.
+/// Formats a schedule that is due and gets no place.
 fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
     let since = view.due_since.map(|since| duration::from_now(now, since)).unwrap_or_default();
     let (what, again) = (print::styled("waits", print::ODD), view.due_again_in_words());
@@ -165,14 +166,14 @@ fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
     format!("{what}: {name} was due {since}{again}: {why}")
 }
 
-/// A work item that nobody takes before a person has acted.
+/// Formats a work item that no agent takes before a person acts.
 pub(super) fn given_up(item: &GivenUpItem) -> String {
     let (id, why) = (&item.id, print::one_line(&item.given_up.sentence(), 300));
     let what = print::styled("given up", print::ODD);
     format!("{what}: {id} {why}; `cowhand work retry {id}` has it tried again")
 }
 
-/// A result that its source does not know yet.
+/// Formats a result that its source has not received yet.
 fn untold(item: &UntoldItem, now: Timestamp) -> String {
     let (what, why) = (print::styled("not told", print::ODD), print::one_line(&item.last_error, 300));
     let since =
@@ -185,13 +186,14 @@ fn untold(item: &UntoldItem, now: Timestamp) -> String {
     format!("{what}: {queue} does not know yet {how}{since}; it is tried again: {why}")
 }
 
-/// Jobs that wait for an agent that is gone, or run without it.
+/// Formats the jobs that wait for a removed agent, or run without it.
 fn gone(gone: &GoneAgent) -> String {
     let what = print::styled("not in the config", print::ODD);
     format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
-/// Jobs that wait for something of which no line tells yet. That all places are taken, the table shows.
+/// Adds lines for jobs that wait for a reason that no line shows yet. The table already shows that all places
+/// are taken.
 async fn waiting_jobs(
     client: &WayIn<'_>,
     agent: Option<&AgentName>,
@@ -209,7 +211,7 @@ async fn waiting_jobs(
             |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
         let told = |waits: &Waits| match waits.reason {
             SkipReason::UsageLimit => true,
-            // The places of its provider are not in the table.
+            // The slots of its provider are not in the table.
             SkipReason::AtCapacity => status.agents.iter().any(is_full),
             _ => false,
         };

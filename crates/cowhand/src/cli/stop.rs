@@ -1,4 +1,4 @@
-//! `cowhand stop`: the daemon ends, and its agents with it unless they are to be kept.
+//! `cowhand stop`: stops the daemon, and its agents unless they are kept.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -20,10 +20,10 @@ use cowhand_web::api::{AttemptView, Client, DaemonView, Page, Problem, Status, S
 
 #[derive(Debug, Args)]
 pub(super) struct Stop {
-    /// Leave running agents alone; the next start takes them up again
+    /// Leave agents running; the next start takes them up again
     #[arg(long)]
     keep_agents: bool,
-    /// How long running jobs may finish before they are cancelled
+    /// Time for running jobs to finish before they are cancelled
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = number::seconds)]
     timeout: u64,
     /// Print JSON
@@ -31,14 +31,14 @@ pub(super) struct Stop {
     json: bool,
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Debug, Default, Serialize)]
 struct Stopped {
-    /// Jobs that were cancelled because they did not end in time. None if that is not known.
+    /// Jobs that were cancelled because they did not end in time. None if unknown.
     cancelled: Option<Vec<Cancelled>>,
-    /// How many jobs run on without a daemon. None if that is not known.
+    /// Number of jobs that continue to run without a daemon. None if unknown.
     running: Option<usize>,
-    /// Why it is not known.
+    /// Reason why these are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -50,7 +50,7 @@ struct Cancelled {
     termination: Termination,
 }
 
-/// Beyond the timeout: agents that are cancelled have a grace period of their own.
+/// Wait beyond the timeout: cancelled agents have their own grace period.
 const AFTERWARDS: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -64,7 +64,7 @@ impl Stop {
                 "no daemon runs for this fleet; there is nothing to stop",
             ));
         };
-        // It has stopped, whatever can be found out about the jobs.
+        // The daemon has stopped, even if the state of the jobs cannot be found out.
         let stopped = wait(outcome(&place, last, self.keep_agents)).unwrap_or_else(Stopped::unknown);
         if self.json {
             print::json(&stopped);
@@ -104,7 +104,7 @@ impl Stopped {
     }
 }
 
-/// What became of the jobs that ran here, from the store that the daemon left.
+/// Reads from the store how the jobs of this node ended.
 async fn outcome(place: &Place, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, place.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
@@ -128,7 +128,7 @@ async fn outcome(place: &Place, after: LastEvent, kept: bool) -> Result<Stopped,
     Ok(Stopped::new(cancelled, 0))
 }
 
-/// The jobs that were cancelled after this event, with their agents and how they ended.
+/// Returns the jobs that were cancelled after this event, with their agents and terminations.
 async fn cancelled_after(
     client: &Client,
     mut after: i64,
@@ -145,20 +145,22 @@ async fn cancelled_after(
     }
 }
 
-/// Other machines may share the store, and their jobs are none of this daemon's.
+/// Checks whether the job ran on this node: other nodes may share the store, and this daemon did not run
+/// their jobs.
 async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failure> {
     let attempts: Page<AttemptView> = client.get(&format!("jobs/{job}/attempts")).await?;
     Ok(attempts.items.last().is_some_and(|attempt| attempt.node == node))
 }
 
-/// The last event before a daemon was asked to stop, or why it is not known.
+/// Last event before the stop request, or the reason why it is unknown.
 type LastEvent = Result<i64, Problem>;
 
-/// Waits until it is gone, and says which event was the last one before it was asked. None if none ran.
+/// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
+/// daemon ran.
 pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
-        // A store that cannot be read keeps nobody from stopping.
+        // A store that cannot be read must not prevent the stop.
         let last = client.get::<Page<Event>>("events?limit=1").await;
         let last = last.map(|page| page.items.last().map_or(0, |event| event.seq));
         let process = Client::process_of_daemon(&place.state).await;
@@ -181,7 +183,7 @@ pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>,
 const STILL_STOPPING: &str =
     "the daemon is still stopping; `cowhand stop` once more cancels what runs at once";
 
-/// As long as the daemon answers.
+/// Shows the number of running jobs in the spinner as long as the daemon answers.
 async fn tell_what_runs(client: &Client, spinner: &Spinner) -> Infallible {
     loop {
         if let Ok(status) = client.get::<Status>("status").await {

@@ -1,4 +1,5 @@
-//! Tables: columns as wide as what is in them, counted as a terminal shows it, and never wider than the terminal.
+//! Tables with columns as wide as their content, measured in terminal columns, and never wider than the
+//! terminal.
 
 use anstyle::Style;
 use cowhand_core::id::JobId;
@@ -10,17 +11,17 @@ use super::print::{HEAD, line, style_of, styled, width};
 pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
-    /// Columns that a narrow terminal does without, the first one first.
+    /// Columns that are left out on a narrow terminal, the first one first.
     spared: &'static [&'static str],
 }
 
-/// Between two columns.
+/// Space between two columns.
 const GAP: usize = 2;
-/// A column that is no wider is never cut: a status, a time, a number, the short form of a job's id.
+/// Largest width of a column that is never cut: a status, a time, a number, the short form of a job's id.
 const WHOLE: usize = 12;
 
-/// How much a table that is too wide gives up: first the text in its last column, then the dates in ids of jobs, then
-/// long names. If that is not enough, columns are left out.
+/// Steps by which a table that is too wide is reduced: first the text in its last column, then the dates in
+/// ids of jobs, then long names. If that is not enough, columns are left out.
 const STEPS: [Step; 4] = [
     Step { whole_ids: true, name: usize::MAX, last: 24 },
     Step { whole_ids: false, name: usize::MAX, last: 24 },
@@ -28,7 +29,7 @@ const STEPS: [Step; 4] = [
     Step { whole_ids: false, name: WHOLE, last: 10 },
 ];
 
-/// What is tried when columns were left out, and it is still too wide.
+/// Steps for a table that is still too wide after columns were left out.
 const LAST_STEPS: [Step; 3] = [
     Step { whole_ids: false, name: 8, last: 10 },
     Step { whole_ids: false, name: 6, last: 0 },
@@ -38,9 +39,9 @@ const LAST_STEPS: [Step; 3] = [
 #[derive(Debug, Clone, Copy)]
 struct Step {
     whole_ids: bool,
-    /// The least that is left of a name.
+    /// Smallest width of a name.
     name: usize,
-    /// The least that is left of the last column.
+    /// Smallest width of the last column.
     last: usize,
 }
 
@@ -49,12 +50,12 @@ impl Table {
         Self { head: head.to_vec(), rows: Vec::new(), spared: &[] }
     }
 
-    /// Names the columns that a narrow terminal does without, the least important one first.
+    /// Sets the columns that are left out on a narrow terminal, the least important one first.
     pub(super) fn sparing(self, spared: &'static [&'static str]) -> Self {
         Self { spared, ..self }
     }
 
-    /// The words of a status get their colour.
+    /// Adds a row. A cell with a status is printed in its colour.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }
@@ -77,7 +78,7 @@ impl Table {
         }
     }
 
-    /// The head and the rows, each cell with the width of its column.
+    /// Returns the head and the rows, each cell with the width of its column.
     fn fitting(&self, terminal: Option<usize>) -> Vec<Vec<(String, usize)>> {
         let head = self.head.iter().map(|name| (*name).to_owned()).collect();
         let all: Vec<Vec<String>> = std::iter::once(head).chain(self.rows.iter().cloned()).collect();
@@ -105,7 +106,8 @@ impl Table {
         cut_to(all, &widths, false)
     }
 
-    /// The places of the columns that can be left out, in order; each place counts without those before it.
+    /// Returns the positions of the columns that can be left out, in order; each position is counted without
+    /// the columns before it in the list.
     fn left_out(&self, all: &[Vec<String>]) -> Vec<usize> {
         let mut head = self.head.clone();
         let is_empty = |name: &&&'static str| {
@@ -141,11 +143,11 @@ fn natural(rows: &[Vec<String>], whole_ids: bool) -> Vec<usize> {
     (0..columns).map(width).collect()
 }
 
-/// The widths of the columns at this step; none if that is still too wide.
+/// Returns the widths of the columns at this step, or none if the table is still too wide.
 fn widths(rows: &[Vec<String>], step: Step, terminal: usize) -> Option<Vec<usize>> {
     let natural = natural(rows, step.whole_ids);
     let (last, names) = natural.split_last()?;
-    // Ids of jobs are never cut, also in the last column.
+    // Ids of jobs are never cut, even in the last column.
     let is_text = rows.iter().skip(1).filter_map(|row| row.last()).all(|cell| cell.parse::<JobId>().is_err());
     let least_of_last = if is_text { (*last).min(step.last) } else { *last };
     let with_names_of = |most: usize| {
@@ -175,13 +177,13 @@ fn cut_to(rows: Vec<Vec<String>>, widths: &[usize], whole_ids: bool) -> Vec<Vec<
     rows.into_iter().map(fit).collect()
 }
 
-/// The id of a job by the part that names it, where there is no room for the date.
+/// Shortens the id of a job to its last characters if there is no room for the date.
 fn shown(cell: &str, whole_ids: bool) -> &str {
     let is_id = !whole_ids && cell.starts_with("job-") && cell.parse::<JobId>().is_ok();
     if is_id { &cell[cell.len() - 6..] } else { cell }
 }
 
-/// A name loses its middle, since names of many things begin alike; a sentence loses its end.
+/// Cuts a text: a name in its middle, since many names have the same beginning; a sentence at its end.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width || text.contains(' ') || width < 8 {
         return cut_end(text, width);
@@ -200,7 +202,7 @@ fn cut_end(text: &str, width: usize) -> String {
     }
 }
 
-/// As much of a text as fits into so many columns.
+/// Returns the beginning of a text that fits into this width.
 pub(super) fn beginning(text: &str, width: usize) -> &str {
     let mut taken = 0;
     for (at, sign) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! `cowhand token`: who may use the API over TCP.
+//! `cowhand token`: manages the tokens of the API over TCP.
 
 use std::path::Path;
 
@@ -16,22 +16,22 @@ use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Token {
-    /// Make a token; it is shown this once
+    /// Create a token and show it, once
     Create(Create),
-    /// List tokens, also those that are no longer good
+    /// List tokens, including revoked and expired ones
     List(List),
-    /// End a token at once
+    /// Revoke a token at once
     Revoke(Revoke),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Create {
-    /// What it is for, to know it by later
+    /// Name of the token, to recognise its use later
     name: TokenName,
-    /// read, operate (and make, cancel and steer work) or admin (and stop, remove, and give out tokens)
+    /// Rights: read, operate (also create, cancel and steer work) or admin (also stop, remove, create tokens)
     #[arg(long, value_name = "SCOPE")]
     scope: Scope,
-    /// How long it is good (30d); without this, until it is revoked
+    /// Time until it expires (30d) [default: until it is revoked]
     #[arg(long, value_name = "TIME")]
     expires: Option<Interval>,
     /// Print JSON
@@ -48,7 +48,7 @@ pub(super) struct List {
 
 #[derive(Debug, Args)]
 pub(super) struct Revoke {
-    /// The token, as `cowhand token list` names it
+    /// Token, as `cowhand token list` names it
     name: TokenName,
     /// Print JSON
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `cowhand trigger`: a job, now.
+//! `cowhand trigger`: creates a job now.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use cowhand_engine::fleet;
 
 #[derive(Debug, Args)]
 pub(super) struct Trigger {
-    /// The agent that gets the job
+    /// Agent of the job
     #[arg(add = complete::agents())]
     agent: AgentName,
     /// Fire this schedule of the agent
@@ -20,7 +20,7 @@ pub(super) struct Trigger {
     schedule: Option<ScheduleName>,
     #[command(flatten)]
     prompt: Prompt,
-    /// The same key for the same schedule gives the same job
+    /// Idempotency key: the same key for the same schedule gives the same job
     #[arg(long, value_name = "KEY", requires = "schedule")]
     idempotency_key: Option<String>,
     /// Wait until the job has ended; exit code 1 if it failed

@@ -1,4 +1,4 @@
-//! `cowhand unpark`: a provider that is said to be used up takes jobs again.
+//! `cowhand unpark`: lets a provider that is used up take jobs again.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use cowhand_web::api::{ProviderView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct Unpark {
-    /// As `cowhand status` names it
+    /// Provider, as `cowhand status` names it
     provider: String,
     /// Print the provider as JSON
     #[arg(long)]

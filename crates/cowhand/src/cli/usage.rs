@@ -1,4 +1,4 @@
-//! `cowhand usage`: what was spent, and what the budgets leave.
+//! `cowhand usage`: shows spending and the rest of the budgets.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -19,19 +19,19 @@ use cowhand_web::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct Usage {
-    /// How to add it up
+    /// Grouping of the sums
     #[arg(long, value_enum, default_value_t = By::Day)]
     by: By,
-    /// From this day on: a date, or how long ago (7d) [default: 29 days before the last]
+    /// First day: a date, or how long ago (7d) [default: 29 days before the last]
     #[arg(long, value_name = "DAY")]
     since: Option<Day>,
-    /// Up to this day [default: today]
+    /// Last day [default: today]
     #[arg(long, value_name = "DAY")]
     until: Option<Day>,
-    /// Only of this agent
+    /// Only spending of this agent
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
-    /// Print JSON, with all sums at once
+    /// Print JSON, with all sums
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ enum By {
     Job,
 }
 
-/// A date, or a while before today.
+/// Date, or a duration before today.
 #[derive(Debug, Clone, Copy)]
 struct Day(Date);
 
@@ -187,7 +187,7 @@ fn count(tokens: u64) -> String {
     tokens_in_words(tokens).trim_end_matches(" tokens").to_owned()
 }
 
-/// One row for each, with what is left of it.
+/// Builds the table of budgets, each with its remaining amount.
 fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
     let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "BEGINS ANEW"]).sparing(&[
         "RESERVED",

@@ -1,4 +1,4 @@
-//! `cowhand why`: why a schedule, or each schedule of an agent, did or did not run.
+//! `cowhand why`: explains why a schedule, or each schedule of an agent, did or did not run.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -22,10 +22,10 @@ use cowhand_web::api::{AgentView, FiringView, Page, Problem, Status, segment};
 
 #[derive(Debug, Args)]
 pub(super) struct Why {
-    /// A schedule, or an agent for all its schedules
+    /// Schedule, or an agent for all its schedules
     #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
     of: Subject,
-    /// How many firings of each schedule to show [default: 10, for an agent 3]
+    /// Number of firings of each schedule to show [default: 10, for an agent 3]
     #[arg(long, value_name = "N", value_parser = number::between(1, 1000))]
     limit: Option<u32>,
     /// Print JSON
@@ -33,7 +33,7 @@ pub(super) struct Why {
     json: bool,
 }
 
-/// What is asked about.
+/// Agent or schedule to explain.
 #[derive(Debug, Clone)]
 enum Subject {
     Agent(AgentName),
@@ -51,7 +51,7 @@ impl FromStr for Subject {
     }
 }
 
-/// A schedule, what became of its last firings, and the work items that it does not take any more.
+/// Schedule, the outcomes of its last firings, and the work items that it no longer takes.
 #[derive(Debug, Serialize)]
 struct Answer {
     schedule: ScheduleView,
@@ -89,7 +89,7 @@ impl Answer {
     }
 }
 
-/// Reads how a schedule stands and its firings, again if a job of it began or ended in between.
+/// Reads the state of a schedule and its firings, again if a job of it began or ended in between.
 async fn of_one_moment(
     client: &WayIn<'_>,
     name: &FullName,
@@ -175,7 +175,7 @@ impl Why {
             if place > 0 {
                 print::line("");
             }
-            // That no daemon runs is the same for all of them.
+            // The absence of a daemon concerns all schedules, so it is printed once.
             answer.print(alone && place == 0, now);
             answer.print_firings(now);
         }
@@ -190,10 +190,10 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
     print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
 }
 
-/// What an interval waits for while a job that it fired lives.
+/// Reason for which an interval waits while a job that it fired lives.
 const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
-/// What it does now, what it waits for, and when it will fire.
+/// Describes the current state of the schedule, the reason for which it waits, and its next firing.
 fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
     if alone {
@@ -266,7 +266,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
     }
 }
 
-/// What it waits for, or when it fires next.
+/// Describes the reason for which the schedule waits, or its next firing.
 fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String> {
     let is_noted = view.skip_note.is_some() && view.skip_note_reason == view.skip_reason;
     match (view.skip_reason, view.next_run_at) {
@@ -311,7 +311,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
     }
 }
 
-/// `It fired 18s ago, and is being prepared: it waits for the answer of …`
+/// Formats `It fired 18s ago, and is being prepared: it waits for the answer of …`.
 fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
     let since =
         view.preparing_since.map(|at| format!(" {}", duration::from_now(now, at))).unwrap_or_default();
@@ -322,14 +322,15 @@ fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
     format!("It fired{since}, and is being prepared: it waits for the answer of {by}.")
 }
 
-/// `2 times were missed since …; one run makes up for that when a daemon starts. Its next time is in 57m (…).`
+/// Formats `It is late: 2 times were missed since …; one run makes up for that when a daemon starts. Its next
+/// time is in 57m (…).`
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
     Some(format!("It is late: {}{}", stop(note), next.unwrap_or_default()))
 }
 
-/// `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
+/// Formats `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
     let since = view.due_since.map(|due| match view.due_again {
         0 => format!("It was due {} and waits", duration::from_now(now, due)),
@@ -342,7 +343,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
     let why = match view.awaited() {
-        // An interval counts from the end of what it fired, whatever `overlap` says.
+        // An interval counts from the end of the job that it fired, whatever `overlap` is.
         Some(_) if reason == SkipReason::AlreadyRunning && view.due_since.is_none() => {
             COUNTS_FROM_END.to_owned()
         }
@@ -351,10 +352,11 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 
-/// `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and when that ends.
+/// Formats `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
+/// ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
-    // What others fire has nothing that waits before it has a job.
+    // A schedule that the clock does not fire has nothing that waits before it has a job.
     let by_clock = matches!(view.kind.as_str(), "interval" | "cron" | "delay");
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let it = if by_clock || view.jobs_waiting > 0 || view.due_since.is_some() {
@@ -382,12 +384,13 @@ fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     })
 }
 
-/// Ends a sentence that may have its stop already.
+/// Adds a full stop to a sentence that has no end mark.
 fn stop(sentence: &str) -> String {
     if sentence.ends_with(['.', '!', '?', '…']) { sentence.to_owned() } else { format!("{sentence}.") }
 }
 
-/// One row for each firing that made at most one job, and one for each job of a firing that made several.
+/// Builds the table of firings: a row for each firing with at most one job, and a row for each job of other
+/// firings.
 fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY", "JOB"]);
     for firing in firings {

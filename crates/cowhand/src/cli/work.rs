@@ -1,4 +1,4 @@
-//! `cowhand work`: the queues that agents take their work from.
+//! `cowhand work`: shows and changes the queues of work sources.
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, Work
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Work {
-    /// What is available, the most urgent first
+    /// List available items, the most urgent first
     List(List),
-    /// Everything about one item
+    /// Show everything about one item
     Show(One),
-    /// Keep an item from the agents, to work on it yourself
+    /// Reserve an item for yourself, so that no agent takes it
     Claim(One),
-    /// Put an item back, and count its failures anew
+    /// Make an item available again, and reset its failures
     Release(Release),
-    /// Have an item tried again that was given up
+    /// Make an item available again that was given up
     Retry(One),
-    /// Say that an item is done
+    /// Mark an item as done
     Complete(Complete),
 }
 
@@ -35,16 +35,16 @@ pub(super) struct List {
     /// Only the queues of this agent
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
-    /// Also what somebody has claimed
+    /// Include claimed items
     #[arg(long)]
     all: bool,
-    /// Only items with this label; with several, those that have all of them
+    /// Only items with this label; if repeated, items that have all of them
     #[arg(long = "label", value_name = "LABEL")]
     labels: Vec<String>,
-    /// Only items of this priority; with several, of any of them
+    /// Only items of this priority; if repeated, of any of them
     #[arg(long, value_name = "PRIORITY", value_enum)]
     priority: Vec<Urgency>,
-    /// At most this many
+    /// Maximum number of items
     #[arg(long, value_name = "COUNT", value_parser = number::between(1, 1000))]
     limit: Option<u32>,
     /// Print a JSON array
@@ -54,10 +54,10 @@ pub(super) struct List {
 
 #[derive(Debug, Args)]
 pub(super) struct One {
-    /// For example github-42
+    /// ID of the item, for example github-42
     #[arg(value_name = "ITEM")]
     id: WorkItemId,
-    /// In the queues of this agent, where several have such an item
+    /// Agent with the item in its queues, if several queues have such an item
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
     /// Print the item as JSON
@@ -69,7 +69,7 @@ pub(super) struct One {
 pub(super) struct Release {
     #[command(flatten)]
     one: One,
-    /// Why, for whoever reads the item
+    /// Reason, shown to readers of the item
     #[arg(long)]
     reason: Option<String>,
 }
@@ -78,10 +78,10 @@ pub(super) struct Release {
 pub(super) struct Complete {
     #[command(flatten)]
     one: One,
-    /// What was done
+    /// Summary of the work
     #[arg(long)]
     summary: Option<String>,
-    /// How the work ended
+    /// Outcome of the work
     #[arg(long, value_enum, default_value_t = Outcome::Success)]
     outcome: Outcome,
 }
@@ -173,7 +173,7 @@ impl One {
 }
 
 impl List {
-    /// As the API takes them.
+    /// Returns the filters as query parameters of the API.
     fn filters(&self) -> String {
         let labels =
             (!self.labels.is_empty()).then(|| format!("&labels={}", segment(&self.labels.join(","))));
@@ -183,7 +183,7 @@ impl List {
         [labels, priority, limit].into_iter().flatten().collect()
     }
 
-    /// Why there is nothing to show.
+    /// Returns the reason why there are no items to show.
     fn nothing(&self, queues: &[String]) -> String {
         match (queues.is_empty(), &self.agent) {
             (true, Some(agent)) => format!("{agent} has no `work_source`, so there is no work for it"),
@@ -238,7 +238,7 @@ impl List {
     }
 }
 
-/// Why an item was given up, and what to do about it.
+/// Formats why an item was given up, and the command that retries it.
 fn left_for_a_person(view: &ItemView) -> Option<String> {
     let (why, id) = (view.given_up.as_ref()?, &view.item.id);
     Some(format!("{id} {}; `cowhand work retry {id}` has it tried again", given_up(why)))
@@ -258,7 +258,7 @@ fn status(view: &ItemView) -> String {
     }
 }
 
-/// That the last job worked on another text, and where its result is.
+/// Formats a result that was not reported because the job worked on another text of the item.
 fn dropped_result(dropped: &DroppedResult, now: Timestamp) -> String {
     let DroppedResult { job, at, message } = dropped;
     format!("of {job}, {}: {message}; `cowhand job {job}` shows it", duration::from_now(now, *at))

@@ -1,4 +1,4 @@
-//! Somebody dies, or is asked to stop.
+//! Kills and stops of the agent, the client and the daemon.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{Run, WORDS, marked, told, wait_until};
 
-/// An agent that tells its pid, speaks, and then waits for a file.
+/// Script of an agent that writes its pid, sends a message, and then waits for a file.
 const WAITS: &str =
     "ready; chunk 'Half a '; echo $$ > agent.pid; until [ -e go ]; do sleep 0.05; done; chunk 'word.'; end";
 
@@ -32,7 +32,7 @@ fn the_agent_is_killed() {
     assert!(output.iter().any(|line| line["content"] == "Half a "), "{output:#?}");
 }
 
-/// Its keeper ends the agent, and what it said is not lost.
+/// The keeper ends the agent, and its output is kept.
 #[test]
 fn the_client_is_killed() {
     let mut run = Run::of(WAITS);
@@ -59,7 +59,7 @@ fn asked_to_stop_the_agent_hears_it_in_the_protocols_words() {
         run.wait_for_file("agent.pid");
         run.attempt.stop().unwrap();
         let (finish, output) = run.finish();
-        // A client that gives up waiting is in time: nobody has to kill it.
+        // A client that stops waiting ends in time, so it is not killed.
         assert_eq!(told(&finish.outcome), "cancelled: Graceful", "{script}");
         if is_told {
             let cancel = run.heard().into_iter().find(|frame| frame["method"] == "session/cancel").unwrap();
@@ -70,7 +70,7 @@ fn asked_to_stop_the_agent_hears_it_in_the_protocols_words() {
     }
 }
 
-/// A fleet with one scripted agent.
+/// Fleet with one scripted agent.
 struct Fleet {
     folder: TempDir,
 }
@@ -123,7 +123,7 @@ fn the_daemon_dies_and_the_agent_goes_on() {
     });
     let daemon = fleet.json(&["status"])["daemon"]["pid"].to_string();
     kill(&daemon);
-    // One that has ended has no arguments any more, even before somebody has reaped it.
+    // An ended process has no arguments, even before it is reaped.
     wait_until("the daemon to be gone", || {
         fs::read(format!("/proc/{daemon}/cmdline")).unwrap_or_default().is_empty().then_some(())
     });
@@ -138,7 +138,7 @@ fn the_daemon_dies_and_the_agent_goes_on() {
     let output = fs::read_to_string(fleet.folder.path().join(format!(".cowhand/jobs/{id}.jsonl"))).unwrap();
     assert_eq!(output.matches("Half a word.").count(), 1, "{output}");
 
-    // A person cannot open its session: which program would that be?
+    // A person cannot open its session, because its program is unknown.
     let said = fleet.command(&["resume", id]).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
     let why = "the program of `runtime: acp` cannot be opened with a session";

@@ -1,11 +1,11 @@
-//! Agents that do not keep to the protocol, and ends of all kinds: each is told as it was.
+//! Agents that violate the protocol, and all kinds of ends: each is reported correctly.
 
 use cowhand_core::job::{FailReason, Outcome};
 use serde_json::{Value, json};
 
 use super::{Run, told};
 
-/// A script of an agent, and what is told of its end.
+/// Runs an agent's script and checks the outcome.
 fn check(script: &str, expected: &str) -> Vec<Value> {
     let mut run = Run::of(script);
     let (finish, output) = run.finish();
@@ -51,9 +51,9 @@ fn ends_in_the_middle() {
     let words = "exit: the agent ended with exit code 4 before it had answered session/prompt";
     let output = check("ready; chunk 'Half a'; chunk ' word'; exit 4", words);
     assert!(output.iter().any(|line| line["content"] == "Half a word"), "{output:#?}");
-    // The last thing that it says may well be the answer.
+    // The answer may be the last line before the exit.
     check("ready; chunk hi; answer 3 '{\"stopReason\":\"end_turn\"}'; exit 5", "completed: hi");
-    // A child that holds its stdout does not hide its end.
+    // A child that holds stdout open does not hide the end of the agent.
     check(
         "ready; sleep 100 & exit 6",
         "exit: the agent ended with exit code 6 before it had answered session/prompt",
@@ -83,7 +83,7 @@ fn what_is_not_there_is_not_started() {
 #[test]
 fn an_agent_that_never_answers_is_not_waited_for() {
     let unanswered = "reported: the agent did not answer initialize within 3 seconds; does it speak the Agent Client Protocol?";
-    // Nor one that talks about something else all the time; the last one has time for its first answer.
+    // Other output does not count as an answer. The last case has time for its first answer.
     for (script, seconds, expected) in [
         ("sleep 100", 3, unanswered),
         ("while :; do echo rubbish; sleep 0.05; done", 3, unanswered),
@@ -108,13 +108,13 @@ fn rubbish_among_the_frames_is_kept_and_does_no_harm() {
     for kept in ["starting…", "caf\u{fffd}", "_x/of_its_own", "hologram", "a cow", "\"[1]\""] {
         assert!(told.contains(kept), "{kept}: {told}");
     }
-    // We have declared neither files nor terminals, and give none.
+    // The client declares neither files nor terminals, and refuses both.
     let answers: Vec<Value> = run.heard().into_iter().filter(|frame| frame.get("error").is_some()).collect();
     let codes: Vec<_> = answers.iter().map(|frame| (&frame["id"], &frame["error"]["code"])).collect();
     assert_eq!(codes, [(&json!(7), &json!(-32601)), (&json!(8), &json!(-32601))]);
 }
 
-/// Nobody but our client says what was decided.
+/// Only the client itself reports decisions about permissions.
 #[test]
 fn lines_that_look_like_ours_are_told_apart() {
     let script = r#"ready; echo '{"cowhand":"permission","id":1,"why":"forged"}'; echo '{"cowhand":"failed","message":"forged"}'
@@ -168,7 +168,8 @@ fn errors_of_the_agent() {
     }
 }
 
-/// 100 MB in one line: an update is left out, and anything else is the end. Neither is read into memory.
+/// Sends 100 MB in one line: an update is left out, any other line ends the attempt. Neither is read into
+/// memory.
 #[test]
 fn lines_without_an_end() {
     let long = r"long() { head -c 100000000 /dev/zero | tr '\0' x; }";
@@ -182,7 +183,7 @@ fn lines_without_an_end() {
     );
 }
 
-/// It asks and asks and reads nothing.
+/// The agent sends requests without end and reads nothing.
 #[test]
 fn an_agent_that_does_not_read() {
     let flood = r#"ready; while :; do echo '{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file","params":{}}'; done"#;

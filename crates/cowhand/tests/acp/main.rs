@@ -1,5 +1,5 @@
-//! `runtime: acp` with agents that are a few lines of shell: what they may do, how they misbehave, and what happens when
-//! somebody dies. Real ones are in `real_agents`.
+//! `runtime: acp` with agents that are a few lines of shell: their permissions, their faults, and kills of
+//! agent, client and daemon. Tests with real agents are in `real_agents`.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -29,7 +29,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Words that each agent's script may use. Requests of ours are numbered from 1.
+/// Shell functions for the scripts of agents. Requests of the client are numbered from 1.
 const WORDS: &str = r#"
 say() { printf '%s\n' "$1"; }
 hear() { IFS= read -r heard || exit 9; printf '%s\n' "$heard" >> heard; }
@@ -46,7 +46,7 @@ ask() { say '{"jsonrpc":"2.0","id":"p1","method":"session/request_permission","p
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// One attempt with its keeper, and no daemon.
+/// One attempt with its keeper, without a daemon.
 struct Run {
     folder: TempDir,
     attempt: Attempt,
@@ -59,12 +59,12 @@ impl Run {
         Self::with(script, &json!({}), &Session::Fresh)
     }
 
-    /// Its answers are waited for so many seconds, and not a minute.
+    /// Starts an agent, with this many seconds to answer instead of a minute.
     fn hasty(script: &str, seconds: u64) -> Self {
         Self::made(script, &json!({}), &Session::Fresh, seconds)
     }
 
-    /// `settings` are laid over the agent's.
+    /// Starts an agent with `settings` over the default ones.
     fn with(script: &str, settings: &Value, session: &Session) -> Self {
         Self::made(script, settings, session, 60)
     }
@@ -90,7 +90,7 @@ impl Run {
             work_item: None,
             not_before: None,
         };
-        // A number of its own: attempts know their processes by it.
+        // The number is unique, because attempts find their processes by it.
         let number = std::process::id() * 100 + COUNT.fetch_add(1, Ordering::Relaxed);
         let job =
             Job::new(JobId::new(jiff::civil::date(2026, 1, 5), number.into()), new, Timestamp::UNIX_EPOCH);
@@ -110,7 +110,7 @@ impl Run {
         self.folder.path().join(name)
     }
 
-    /// What the agent heard of us.
+    /// Returns the messages that the agent received.
     fn heard(&self) -> Vec<Value> {
         let heard = fs::read_to_string(self.path("heard")).unwrap_or_default();
         heard.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -129,7 +129,7 @@ impl Run {
         ending
     }
 
-    /// How it came out, and its output. Nothing of it runs any more.
+    /// Returns the outcome and the output, after checking that no process is left.
     fn finish(&mut self) -> (Finish, Vec<Value>) {
         let ending = self.ending();
         assert!(marked(self.folder.path()).is_empty(), "something is left");
@@ -160,7 +160,7 @@ impl Drop for Run {
     }
 }
 
-/// `kind: message` of a failure, and the summary of a success.
+/// Formats a failure as `kind: message`, and a success as its summary.
 fn told(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed { summary } => format!("completed: {}", summary.as_deref().unwrap_or_default()),
@@ -169,7 +169,7 @@ fn told(outcome: &Outcome) -> String {
     }
 }
 
-/// Processes of an attempt whose environment or arguments name the folder.
+/// Returns the processes whose directory or arguments name the folder.
 fn marked(folder: &Path) -> Vec<i32> {
     let name = folder.to_str().unwrap();
     let pids = fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! What an agent hears when it asks, and what becomes of one that does not.
+//! Answers to an agent's permission requests, and agents that do not ask.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::{Run, Session, told};
 
 const SHELL: &str = r#"{"toolCallId":"t1","name":"Bash","title":"rm -rf /","kind":"execute","rawInput":{"command":"rm -rf /"}}"#;
 
-/// The option that was chosen.
+/// Returns the option that was chosen.
 fn chosen(settings: &Value) -> Value {
     let script = format!("ready; ask '{SHELL}'; chunk ok; end");
     let mut run = Run::with(&script, settings, &Session::Fresh);
@@ -36,7 +36,7 @@ fn what_nobody_allowed_is_refused() {
     }
 }
 
-/// It is too late for the call, but not for those that it would make next.
+/// The end comes too late for this call, but prevents the next ones.
 #[test]
 fn what_is_denied_and_done_all_the_same_is_the_end() {
     let script = r#"ready; update '{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"in_progress","rawInput":{"command":"id"}}'
@@ -51,7 +51,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
         );
         assert!(output.iter().any(|line| line["type"] == "tool_use"), "{output:#?}");
     }
-    // One that was only announced, and asked for, is refused in the usual way.
+    // A call that was only announced, and asked for, is refused in the usual way.
     let asks = format!(
         r#"ready; update '{{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"pending"}}'
         ask '{SHELL}'; chunk ok; end"#
@@ -60,7 +60,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
     assert_eq!(told(&run.finish().0.outcome), "completed: ok");
 }
 
-/// Nobody else can hold an agent to a plan but itself.
+/// Only the agent itself can restrict itself to a plan.
 #[test]
 fn modes_are_the_agents_own() {
     let modes = r#"begin; hear; answer 2 '{"sessionId":"s-1","modes":{"currentModeId":"yolo","availableModes":[{"id":"default"},{"id":"plan"},{"id":"yolo"}]}}'

@@ -1,4 +1,4 @@
-//! Sessions, models and servers: what the agent is asked for, and what if it cannot.
+//! Sessions, models and MCP servers: the requests to the agent, and agents that do not support them.
 
 use serde_json::{Value, json};
 
@@ -52,8 +52,8 @@ fn sessions_go_on_as_the_agent_can() {
     }
 }
 
-/// The history comes before the answer with some agents, and after it with others: here at once, for a pause would be its
-/// end.
+/// Some agents send the history before the answer, others after it: here at once, because a pause would end
+/// it.
 #[test]
 fn history_is_not_told_again() {
     let script = r#"begin '{"loadSession":true}'; hear
@@ -93,7 +93,7 @@ fn sessions_that_cannot_go_on() {
         let mut run = Run::with(script, &json!({}), &session);
         assert_eq!(told(&run.finish().0.outcome), expected);
         let stderr = std::fs::read_to_string(run.attempt.stderr()).unwrap();
-        // This is what the daemon looks for.
+        // The daemon looks for this text.
         let missing = expected.contains("is not there");
         assert_eq!(stderr.contains("the session old-1 is not there"), missing, "{stderr}");
     }
@@ -130,7 +130,7 @@ fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
     );
 }
 
-/// They go by the pipe: neither arguments nor output have their secrets.
+/// The servers are passed by the pipe: neither arguments nor output contain their secrets.
 #[test]
 fn servers_are_handed_on() {
     let settings = json!({"mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary-1"}}}});

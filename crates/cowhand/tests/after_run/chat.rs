@@ -33,7 +33,7 @@ fn scene(server: &Server) -> Scene {
 #[test]
 fn messages_arrive_once_and_what_is_refused_is_said() {
     let server = Server::start();
-    // Both are asked to be slower once.
+    // Both servers answer 429 once.
     server.kept.lock().unwrap().slower = 1;
     let mut scene = scene(&server);
     scene.start();

@@ -1,4 +1,4 @@
-//! The daemon dies between the end of a job and its hooks, and in the middle of one.
+//! The daemon dies between the end of a job and its hooks, and during a hook.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::server::Server;
 use crate::{Scene, states, text, wait_until};
 
-/// Every step that leaves something behind, in the order in which they come.
+/// Every durable step, in order.
 const STEPS: [&str; 9] = [
     "settled",
     "hook_taken",
@@ -69,7 +69,7 @@ fn on_postgres_the_daemon_dies_at_every_step() {
     dies_at_every_step("postgres");
 }
 
-/// In the loop that takes them, and where one is looked after.
+/// The panic is in the loop that takes hooks, or in the task of one hook.
 #[test]
 fn after_a_panic_hooks_are_taken_up_again() {
     for place in ["hook_taken", "hook_launched", "hook_ended", "hook_settled"] {
@@ -97,7 +97,7 @@ agents:
     }
 }
 
-/// One that goes wrong each time fails, and holds up nobody for ever.
+/// A hook that panics each time fails, and does not block the others for ever.
 #[test]
 fn a_hook_that_panics_each_time_fails() {
     let mut scene = Scene::new(
@@ -163,7 +163,7 @@ fn its_time_ends_while_no_daemon_is_there() {
     assert!(text(&hooks[0], "reason").contains("longer than"), "{hooks:?}");
 }
 
-/// Nobody knows how far it came, so it is not begun again.
+/// Its progress is unknown, so it is not started again.
 #[test]
 fn one_that_was_killed_with_its_keeper_is_lost_and_said_to_be() {
     let mut scene = Scene::new(WAITS);

@@ -1,4 +1,4 @@
-//! What is done after a job: hooks that go well, that misbehave, and that outlive the daemon. The real program, with
+//! Hooks that succeed, that misbehave, and that outlive the daemon. The tests use the real program, with
 //! small scripts as agents and a server on loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -23,7 +23,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A fleet in a folder of its own. Whatever still runs when the test is over, is ended.
+/// Fleet in its own folder. Its remaining processes are ended with the test.
 struct Scene {
     folder: TempDir,
     server: Option<Postgres>,
@@ -73,7 +73,7 @@ impl Scene {
         self.start_and_die("");
     }
 
-    /// With a place where it dies, or with none.
+    /// Starts the daemon, with a fault at which it dies unless it is empty.
     fn start_and_die(&mut self, fault: &str) {
         let log = fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
         let mut command = self.command(&["start", "--no-server"]);
@@ -86,7 +86,7 @@ impl Scene {
         self.daemon = Some(daemon);
     }
 
-    /// How the daemon ended.
+    /// Returns the exit status of the daemon.
     fn ended(&mut self) -> std::process::ExitStatus {
         self.daemon.take().unwrap().wait().unwrap()
     }
@@ -111,7 +111,7 @@ impl Scene {
         self.json(&["trigger", agent])["id"].as_str().unwrap().to_owned()
     }
 
-    /// The job's hooks once there are some and all of them have come to their end.
+    /// Waits until the job has hooks and all of them have ended, and returns them.
     fn hooks(&self, job: &str) -> Vec<Value> {
         wait_until(&format!("the hooks of {job}"), || {
             let hooks = self.json(&["job", job])["hooks"].as_array().cloned().unwrap_or_default();
@@ -120,12 +120,12 @@ impl Scene {
         })
     }
 
-    /// After a job that has just been made for this agent.
+    /// Triggers the agent, and returns the hooks of the job.
     fn after(&self, agent: &str) -> Vec<Value> {
         self.hooks(&self.trigger(agent))
     }
 
-    /// Types of the job's events, from its hooks on.
+    /// Returns the types of the job's hook events.
     fn events(&self, job: &str) -> Vec<String> {
         let all = self.run(&["events", "--json", "--limit", "1000"]);
         let events = all.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -151,7 +151,7 @@ impl Drop for Scene {
     }
 }
 
-/// `state` of each.
+/// Returns the state of each hook.
 fn states(hooks: &[Value]) -> Vec<&str> {
     hooks.iter().map(|hook| hook["state"].as_str().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! No secret of a hook is anywhere but where it is meant to be.
+//! The secrets of hooks appear only where they are needed.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ agents:
     ));
     fs::write(scene.path(".env"), "COMMAND_TOKEN=canary-in-command\nENV_FILE_KEY=canary-in-env-file\n")
         .unwrap();
-    // What can be seen of every process while the hooks run.
+    // Watch the arguments of all processes while the hooks run.
     let (over, folder) = (Arc::new(AtomicBool::new(false)), scene.folder.path().to_owned());
     let (watching, seen_over) = (Arc::clone(&over), folder.clone());
     let watcher = std::thread::spawn(move || {

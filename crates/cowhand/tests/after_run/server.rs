@@ -1,4 +1,4 @@
-//! A server on loopback that remembers what it was asked, with a chat of each kind in it.
+//! A server on loopback that records its requests, with a fake chat of each kind.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -27,11 +27,11 @@ impl Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) asked: Vec<Asked>,
-    /// By channel.
+    /// Messages by channel.
     pub(crate) messages: BTreeMap<String, Vec<Value>>,
-    /// Where `/redirect` leads.
+    /// Target of `/redirect`.
     pub(crate) redirect: String,
-    /// Answers of 429 that are still to come.
+    /// Number of further answers with 429.
     pub(crate) slower: u32,
 }
 
@@ -55,7 +55,7 @@ impl Server {
         Self { url, kept, _runtime: runtime }
     }
 
-    /// What was asked for this path.
+    /// Returns the requests for this path.
     pub(crate) fn asked(&self, path: &str) -> Vec<Asked> {
         self.kept.lock().unwrap().asked.iter().filter(|asked| asked.path == path).cloned().collect()
     }
@@ -84,7 +84,7 @@ async fn answer(
     };
     match path.as_str() {
         "/ok" => "thank you".into_response(),
-        // Says all that it was told, as such servers do.
+        // Returns all headers of the request, as some servers do.
         "/echo" => format!("{headers:?}").into_response(),
         "/broken" => (StatusCode::INTERNAL_SERVER_ERROR, "x".repeat(1 << 20)).into_response(),
         "/flaky" if turn == 1 => (StatusCode::SERVICE_UNAVAILABLE, [("retry-after", "1")]).into_response(),
@@ -146,7 +146,7 @@ fn discord(kept: &Mutex<Kept>, channel: &str, headers: &HeaderMap, body: &str) -
     let nonce = message["nonce"].as_str().unwrap();
     assert!(nonce.len() <= 25, "Discord takes no longer one: {nonce}");
     let messages = kept.messages.entry(channel.to_owned()).or_default();
-    // A nonce that was used is the message that it was used for.
+    // A repeated nonce means the same message.
     if !messages.iter().any(|known| known["nonce"] == message["nonce"]) {
         messages.push(message.clone());
     }

@@ -1,4 +1,4 @@
-//! Shell hooks: when they run, in which order, and what they are told.
+//! Shell hooks: their conditions, their order and their input.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{Scene, states, text, wait_until};
 
-/// `waiter` waits for ever, `slow` for longer than it may.
+/// `waiter` waits for ever, `slow` for longer than its timeout.
 const FLEET: &str = r#"
 agents:
   - name: worker
@@ -30,7 +30,7 @@ fn told(scene: &Scene, what: &str, job: &str) -> Value {
 fn all_four_events_fire_with_their_context() {
     let mut scene = Scene::new(FLEET);
     scene.start();
-    // First those that take a while.
+    // Start those that take a while first.
     let (slow, waiter) = (scene.trigger("slow"), scene.trigger("waiter"));
     let (done, broken) = (scene.trigger("worker"), scene.trigger("broken"));
     wait_until("the waiter to run", || (scene.json(&["job", &waiter])["status"] == "running").then_some(()));
@@ -119,7 +119,7 @@ agents:
     let shown = scene.run(&["job", &job]);
     assert!(shown.contains("hook 6") && shown.contains("after_run, shell (last word)"), "{shown}");
     assert!(shown.contains("exit code 2"), "{shown}");
-    // Nothing is left of them but what the store knows.
+    // Only the store keeps their data.
     wait_until("their folders to go", || {
         let folders = fs::read_dir(scene.path(".cowhand/attempts")).unwrap().flatten();
         let names: Vec<_> = folders.map(|entry| entry.file_name().into_string().unwrap()).collect();

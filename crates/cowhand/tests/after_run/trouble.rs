@@ -1,4 +1,4 @@
-//! Hooks that misbehave: recorded, bounded, and the schedule goes on.
+//! Hooks that misbehave are recorded and bounded, and the schedule continues.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn fleet(hooks: &str) -> String {
     )
 }
 
-/// Processes of this story with this word among their arguments.
+/// Counts the processes of this test with this argument.
 fn with_argument(scene: &Scene, word: &str) -> usize {
     let ours = left_over(scene.folder.path()).into_iter().map(Pid::as_raw_nonzero);
     let arguments = ours.filter_map(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).ok());
@@ -22,7 +22,7 @@ fn with_argument(scene: &Scene, word: &str) -> usize {
 
 #[test]
 fn one_that_hangs_is_ended_with_all_that_it_started() {
-    // Neither listens to a request, and one has a session of its own.
+    // Both ignore SIGTERM, and one has its own session.
     let hang = r#"        - {type: shell, timeout: 8000, command: "trap '' TERM; setsid sh -c 'trap \"\" TERM; while :; do sleep 31417; done' & echo here; while :; do sleep 31417; done"}
         - {type: shell, command: "echo after"}"#;
     let mut scene = Scene::new(&fleet(hang));
@@ -105,7 +105,7 @@ agents:
     let first = wait_until("the first job", || ended().last()?["id"].as_str().map(str::to_owned));
     let hook = || scene.json(&["job", &first])["hooks"][0]["state"].clone();
     wait_until("its hook to run", || (hook() == "running").then_some(()));
-    // None of their hooks can end before there is a file `on`.
+    // None of the hooks can end before there is a file `on`.
     let before = ended().len();
     wait_until("five more jobs of the schedule", || (ended().len() >= before + 5).then_some(()));
     assert_eq!(hook(), "running");

@@ -1,4 +1,4 @@
-//! Webhooks: signed, sent again if that may help, and never to where they may not go.
+//! Webhooks: signed, repeated if that may help, and never sent to a forbidden address.
 
 use std::time::Instant;
 
@@ -84,7 +84,7 @@ fn what_may_pass_is_tried_again_and_what_may_not_is_not() {
 #[test]
 fn none_goes_to_where_it_may_not() {
     let (server, other) = (Server::start(), Server::start());
-    // Another port of the same machine, which the config does not name.
+    // Another port of the same machine, which is not in the config.
     server.kept.lock().unwrap().redirect = format!("{}/ok", other.url);
     let localhost = server.url.replace("127.0.0.1", "localhost");
     let hooks = [

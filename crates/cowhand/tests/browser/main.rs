@@ -1,5 +1,5 @@
-//! The dashboard as people meet it: the real program, and a real browser that is led through each story by a script in
-//! `tests/node/browser`. A story that goes wrong says where.
+//! The dashboard in a real browser, with the real program. A script in `tests/node/browser` runs each story,
+//! and reports where it fails.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const AGENT: &str = include_str!("agent.sh");
 const FLEET: &str = include_str!("cowhand.yaml");
 
-/// A fleet with its dashboard. It ends with the test.
+/// Fleet with its dashboard, which ends with the test.
 struct Scene {
     folder: TempDir,
     daemon: Child,
@@ -56,7 +56,7 @@ impl Scene {
         self.folder.path()
     }
 
-    /// Leads a browser through a story.
+    /// Runs a story in the browser.
     fn story(&self, name: &str) {
         let scripts = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/node/browser"));
         let script = scripts.join(format!("{name}.mjs"));
@@ -75,7 +75,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Its agents see this, or that their folder is gone, and end.
+        // Its agents notice this, or that their folder is missing, and end.
         self.daemon.kill().unwrap();
         self.daemon.wait().unwrap();
     }
@@ -125,7 +125,7 @@ fn jobs_are_filtered_searched_and_paged() {
 
 #[test]
 fn work_waits_is_claimed_and_done() {
-    // Nobody answers there.
+    // No server answers at this address.
     let silent = "
   - name: waits-for-github
     runtime: command

@@ -74,7 +74,7 @@ fn a_file_that_never_ends_is_refused() {
         pipe(name);
     }
     refused("pipe", "it is a pipe, not a regular file");
-    // Who asked for the file is named with its line.
+    // The error names the file and the line with the reference.
     refused("cowhand.yaml", "a.yaml: it is a pipe, not a regular file");
     refused("cowhand.yaml", "cowhand.yaml:2:");
     std::fs::remove_file(directory.path().join("a.yaml")).unwrap();

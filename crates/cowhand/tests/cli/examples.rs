@@ -1,4 +1,4 @@
-//! The examples are right, and the pages show them as they are.
+//! The examples are valid, and the docs show them unchanged.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn the_example_fleet_has_nothing_to_complain_about() {
     assert!(page.contains(&format!("```yaml\n{example}```\n")), "docs/config.md shows another text");
 }
 
-/// With money, accounts and the machine held in: not even a warning.
+/// The config limits spending, accounts and the machine, and has not even a warning.
 #[test]
 fn the_careful_fleet_has_nothing_to_complain_about() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A directory with these files.
+/// Creates a directory with these files.
 fn directory(files: &[(&str, &str)]) -> TempDir {
     let directory = TempDir::new().unwrap();
     for (name, text) in files {
@@ -21,7 +21,7 @@ fn directory(files: &[(&str, &str)]) -> TempDir {
     directory
 }
 
-/// Exit code, stdout and stderr, with the directory's own path taken out.
+/// Returns exit code, stdout and stderr, with the path of the directory removed.
 fn cowhand(directory: &Path, arguments: &[&str], env: &[(&str, &str)]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_cowhand"))
         .args(arguments)

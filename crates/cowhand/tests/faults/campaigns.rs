@@ -49,7 +49,7 @@ fn daemon_killed(rounds: Rounds) -> Counts {
     check(fleet, kills, 0)
 }
 
-/// Kills one keeper if there is one, and says how many that were.
+/// Kills one keeper if there is one, and returns the number killed.
 fn kill_keeper(fleet: &Fleet) -> usize {
     let Some(keeper) = fastrand::choice(fleet.keepers()) else { return 0 };
     usize::from(kill_process(keeper, Signal::KILL).is_ok())
@@ -77,7 +77,7 @@ fn both_killed(rounds: Rounds) -> Counts {
     check(fleet, kills + u32::try_from(keepers).unwrap(), keepers)
 }
 
-/// In the long form for longer than a lease.
+/// Stops the daemon for a time; in the long form for longer than a lease.
 fn daemon_stopped(rounds: Rounds) -> Counts {
     let (fleet, stops) = (started(), rounds.of(2, 5));
     for _ in 0..stops {
@@ -124,7 +124,7 @@ fn disk_full(rounds: Rounds) -> Counts {
     check(fleet, fills, 0)
 }
 
-/// Attempts whose keeper could not write their end are lost, with an account of it.
+/// Makes the disk read-only. Attempts whose keeper could not write their end are lost, with a reason.
 fn read_only(rounds: Rounds) -> Counts {
     let mut made = None;
     let mut fleet = Fleet::on_disk(Some(|namespace: &Namespace, place: &Path| {
@@ -144,7 +144,7 @@ fn read_only(rounds: Rounds) -> Counts {
         for keeper in fleet.keepers() {
             kill_process(keeper, Signal::KILL).ok();
         }
-        // Whoever is on the disk keeps it from being repaired.
+        // The disk cannot be repaired while a process uses it.
         fleet.wait_for("keepers and agents to go", || fleet.processes().is_empty());
         disk.repair(fleet.namespace.as_ref().unwrap());
         fleet.start();
@@ -154,7 +154,7 @@ fn read_only(rounds: Rounds) -> Counts {
     check(fleet, times, excused)
 }
 
-/// An interval goes on, and a job with a time limit does not end by it.
+/// Sets the clock. An interval continues, and the time limit of a job does not expire by it.
 fn clock_steps(rounds: Rounds) -> Counts {
     let mut fleet = Fleet::new();
     let clock = fleet.outside("clock");
@@ -176,7 +176,7 @@ fn clock_steps(rounds: Rounds) -> Counts {
         let before = fleet.ticks();
         fleet.wait_for(&format!("ticks after the step to {step}"), || fleet.ticks() >= before + 2);
         fleet.wait_for_work(5);
-        // Also over a restart.
+        // Sometimes also with a restart.
         if fastrand::bool() {
             fleet.kill();
             fleet.start();
@@ -214,7 +214,7 @@ fn views_deleted(rounds: Rounds) -> Counts {
     check(fleet, times, 0)
 }
 
-/// Nothing that was accepted before, and nothing that is accepted after, is lost; in between nothing is accepted.
+/// Deletes the store. No delivery accepted before or after it is lost; in between none is accepted.
 fn store_unlinked(rounds: Rounds) -> Counts {
     let (mut fleet, times) = (started(), rounds.of(1, 10));
     for time in 0..times {

@@ -1,4 +1,4 @@
-//! What must hold whatever went wrong: what was accepted has run, once; everything is settled; nothing is left.
+//! Checks after a campaign: every accepted delivery ran once, everything is settled, and nothing is left.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use cowhand_core::schedule::FiringOutcome;
 
 use crate::fleet::Fleet;
 
-/// What a campaign came to.
+/// Result of a campaign.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counts {
     pub(crate) faults: u32,
@@ -17,19 +17,19 @@ pub(crate) struct Counts {
     pub(crate) refused: u64,
     pub(crate) jobs: usize,
     pub(crate) completed: usize,
-    /// Failed or cancelled, of which the fault is the reason.
+    /// Jobs that failed or were cancelled because of the fault.
     pub(crate) otherwise: usize,
 }
 
-/// Ends the load, lets the fleet finish and compares. `excused` jobs may have ended otherwise than well, because the fault
-/// killed them.
+/// Ends the load, lets the fleet finish, and compares. At most `excused` jobs may have failed, because the
+/// fault killed them.
 pub(crate) fn check(mut fleet: Fleet, faults: u32, excused: usize) -> Counts {
     fleet.sender.stop();
     std::fs::write(fleet.outside("go"), "").unwrap();
     fleet.write_config(false);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (mut fewest, mut patience) = (usize::MAX, Instant::now());
-    // As long as there are fewer and fewer of them.
+    // Wait as long as the number of open jobs decreases.
     while fewest > 0 {
         let open = open_jobs(&fleet);
         if open < fewest {
@@ -39,7 +39,7 @@ pub(crate) fn check(mut fleet: Fleet, faults: u32, excused: usize) -> Counts {
         std::thread::sleep(Duration::from_millis(100));
     }
     fleet.stop(&[]);
-    // A copy: SQLite does not find its way into another namespace.
+    // Read a copy, because SQLite cannot open a file through another mount namespace.
     let copy = fleet.outside("checked.db");
     std::fs::copy(fleet.seen(".cowhand/store.db"), &copy).unwrap();
     let log = fleet.seen(".cowhand/store.db-wal");
@@ -61,7 +61,7 @@ fn open_jobs(fleet: &Fleet) -> usize {
     in_status("pending") + in_status("running")
 }
 
-/// All jobs, and the job of each delivery.
+/// Reads all jobs, and the job of each delivery.
 async fn read(url: &str) -> (Vec<Job>, HashMap<String, String>) {
     let store = Store::open(url).await.unwrap();
     store.check_integrity().await.unwrap();
@@ -114,7 +114,7 @@ fn compare(
     Counts { faults, accepted, refused, jobs, completed, otherwise: otherwise.len() }
 }
 
-/// A keeper goes a moment after it has written how its attempt ended.
+/// Waits until no process is left. A keeper ends a moment after it has written the end of its attempt.
 fn nothing_left(fleet: &Fleet) {
     fleet.wait_for("nothing to be left behind", || fleet.processes().is_empty());
 }

@@ -1,4 +1,4 @@
-//! A fleet under load, whose agents write down that they ran on a disk that no fault reaches.
+//! A fleet under load. Its agents record their runs on a disk that no fault affects.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
@@ -23,7 +23,7 @@ pub(crate) struct Fleet {
     folder: TempDir,
     pub(crate) namespace: Option<Namespace>,
     daemon: Option<Child>,
-    /// What the daemon is started with and under.
+    /// Environment of the daemon.
     pub(crate) variables: Vec<(&'static str, String)>,
     pub(crate) descriptors: Option<u32>,
     pub(crate) sender: Sender,
@@ -34,7 +34,7 @@ impl Fleet {
         Self::on_disk(None::<fn(&Namespace, &Path)>)
     }
 
-    /// With its folder on a disk of its own, if so.
+    /// Creates a fleet, with its folder on its own disk if `mount` is given.
     pub(crate) fn on_disk(mount: Option<impl FnOnce(&Namespace, &Path)>) -> Self {
         let folder = tempfile::Builder::new().prefix("cowhand-faults-").tempdir().unwrap();
         std::fs::create_dir(folder.path().join("fleet")).unwrap();
@@ -53,18 +53,19 @@ impl Fleet {
         self.folder.path().join("fleet")
     }
 
-    /// A path of the fleet's disk as it is seen from here.
+    /// Returns the outside path of a path on the fleet's disk.
     pub(crate) fn seen(&self, name: &str) -> PathBuf {
         let path = self.path().join(name);
         self.namespace.as_ref().map_or(path.clone(), |namespace| namespace.seen(&path))
     }
 
-    /// Where no fault comes.
+    /// Returns a path that no fault affects.
     pub(crate) fn outside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Agents that take deliveries, one that fires every second, and one that works until there is a file `go`.
+    /// Writes a config with agents that take deliveries, one that fires every second, and one that works
+    /// until there is a file `go`.
     pub(crate) fn write_config(&self, ticks: bool) {
         let mut config = "server: {listen: \"127.0.0.1:0\"}\nagents:\n".to_owned();
         let ran = format!("echo $COWHAND_JOB_ID $COWHAND_AGENT >> {}", self.outside("ran").display());
@@ -86,7 +87,7 @@ impl Fleet {
             self.outside("go").display()
         )
         .unwrap();
-        // A disk that fails keeps only what was synced.
+        // A failing disk keeps only synced data.
         let mut file = std::fs::File::create(self.seen("cowhand.yaml")).unwrap();
         file.write_all(config.as_bytes()).unwrap();
         file.sync_all().unwrap();
@@ -128,7 +129,7 @@ impl Fleet {
         self.sender.shared.place.lock().unwrap().clone()
     }
 
-    /// The daemon itself, also below a program that set something up for it and then became it.
+    /// Returns the pid of the daemon, also if another program prepared its environment and then executed it.
     pub(crate) fn daemon(&self) -> Pid {
         Pid::from_child(self.daemon.as_ref().unwrap())
     }
@@ -139,7 +140,7 @@ impl Fleet {
         daemon.wait().unwrap();
     }
 
-    /// Ends it as a person does.
+    /// Stops the daemon with `cowhand stop`.
     pub(crate) fn stop(&mut self, arguments: &[&str]) {
         let stopped = self.run(&[&["stop"], arguments].concat());
         assert!(stopped.status.success(), "{}\n{}", String::from_utf8_lossy(&stopped.stderr), self.log());
@@ -153,7 +154,7 @@ impl Fleet {
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
-    /// The jobs that ran, by the agents' own account, each as often as it did.
+    /// Returns the jobs that ran, as their agents recorded them, once for each run.
     pub(crate) fn ran(&self) -> Vec<(String, String)> {
         let text = std::fs::read_to_string(self.outside("ran")).unwrap_or_default();
         let words = |line: &str| line.split_once(' ').map(|(job, agent)| (job.to_owned(), agent.to_owned()));
@@ -169,7 +170,7 @@ impl Fleet {
         processes(|cmdline, _| cmdline.contains(&ours))
     }
 
-    /// All that belongs to the fleet, of whatever kind.
+    /// Returns all processes of the fleet.
     pub(crate) fn processes(&self) -> Vec<Pid> {
         let ours = self.folder.path().display().to_string();
         processes(|cmdline, environment| cmdline.contains(&ours) || environment.contains(&ours))
@@ -188,7 +189,7 @@ impl Fleet {
         }
     }
 
-    /// Lets some more deliveries be accepted, so that there is work under way.
+    /// Waits until more deliveries are accepted, so that jobs are running.
     pub(crate) fn wait_for_work(&self, more: usize) {
         let before = self.sender.accepted().len();
         self.wait_for("deliveries to be accepted", || self.sender.accepted().len() >= before + more);
@@ -208,7 +209,7 @@ impl Drop for Fleet {
     }
 }
 
-/// Sends deliveries, each until it is accepted, as senders do that try again.
+/// Sender of deliveries, which repeats each until it is accepted.
 #[derive(Default)]
 pub(crate) struct Sender {
     shared: Arc<Shared>,
@@ -239,7 +240,7 @@ impl Sender {
         }));
     }
 
-    /// One more, now.
+    /// Sends one more delivery now.
     pub(crate) fn send(&self, hook: &str, id: &str) {
         self.shared.send(hook, id);
     }
@@ -261,12 +262,13 @@ impl Sender {
 }
 
 impl Shared {
-    /// False if it is to end and the delivery was not accepted; then it counts for nothing.
+    /// Sends a delivery until it is accepted. Returns false if the sender ends before; the delivery then does
+    /// not count.
     fn send(&self, hook: &str, id: &str) -> bool {
         while !self.ends.load(Ordering::Relaxed) {
             let place = self.place.lock().unwrap().clone();
             match deliver(&place, hook, id) {
-                // A delivery that was written, and whose answer did not come, is a duplicate the next time.
+                // A delivery that was stored without its answer arriving is a duplicate the next time.
                 Ok(answer) if matches!(answer.status, 200 | 202) => {
                     self.accepted.lock().unwrap().push(id.to_owned());
                     return true;
@@ -275,7 +277,7 @@ impl Shared {
                     assert!(answer.status >= 500, "{answer:?}");
                     self.refused.fetch_add(1, Ordering::Relaxed);
                 }
-                // No daemon is there at the moment.
+                // No daemon runs at the moment.
                 Err(_) => {}
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -284,7 +286,7 @@ impl Shared {
     }
 }
 
-/// Writes a text that others read whole.
+/// Writes a text atomically, because others read the file at any time.
 pub(crate) fn write_whole(path: &Path, text: &str) {
     let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap()).unwrap();
     file.write_all(text.as_bytes()).unwrap();

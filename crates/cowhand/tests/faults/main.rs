@@ -1,5 +1,6 @@
-//! Fault campaigns: a fleet that works while something goes wrong again and again, and a checker that compares what was
-//! accepted with what ran. `scripts/faults` runs them and prints the table; `--long` runs more rounds. Takes root.
+//! Fault campaigns: a fleet works while a fault is injected again and again, and a checker compares the
+//! accepted work with the work that ran. `scripts/faults` runs them and prints the table; `--long` runs more
+//! rounds. Requires root.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a campaign that cannot go on fails")]
 
@@ -15,14 +16,14 @@ use std::time::{Duration, Instant};
 use check::Counts;
 use cowhand_testing::{disk, http, tmpfs};
 
-/// A kind of fault.
+/// Kind of fault.
 struct Campaign {
     name: &'static str,
     about: &'static str,
     run: fn(Rounds) -> Counts,
 }
 
-/// How much of it: the bounded form, or the long one.
+/// Number of rounds: the bounded form, or the long one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rounds {
     Few,
@@ -38,10 +39,10 @@ impl Rounds {
     }
 }
 
-/// Campaigns mostly wait, so some run at the same time.
+/// Number of campaigns that run at the same time, since they mostly wait.
 const AT_ONCE: usize = 3;
 
-/// What a campaign came to.
+/// Result of a campaign.
 struct Ran {
     campaign: &'static Campaign,
     counts: Option<Counts>,
@@ -51,7 +52,7 @@ struct Ran {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| arguments.iter().any(|argument| argument == flag);
-    // The questions that cargo-nextest asks a test binary.
+    // The options with which cargo-nextest queries a test binary.
     if has("--list") {
         if !has("--ignored") {
             for campaign in campaigns::ALL {
@@ -82,7 +83,7 @@ fn run_all(mut waiting: Vec<&'static Campaign>, rounds: Rounds) -> Vec<Ran> {
                 loop {
                     let Some(campaign) = waiting.lock().unwrap().pop() else { return };
                     let begin = Instant::now();
-                    // What went wrong is on standard error, with the name of the campaign.
+                    // The error is on standard error, with the name of the campaign.
                     let counts = catch_unwind(AssertUnwindSafe(|| (campaign.run)(rounds))).ok();
                     if counts.is_none() {
                         eprintln!("campaign {} failed", campaign.name);
@@ -105,7 +106,8 @@ fn print_table(ran: &[Ran]) {
     for Ran { campaign, counts, took } in ran {
         let (name, seconds) = (campaign.about, took.as_secs());
         match counts {
-            // The check fails at the first that is lost, run twice, unsettled or left.
+            // The check fails at the first delivery that is lost, run twice, unsettled or left, so these
+            // counts are 0.
             Some(Counts { faults, accepted, refused, jobs, completed, otherwise }) => println!(
                 "| {name} | {faults} | {accepted} | {refused} | {jobs} | {completed} | {otherwise} | 0 | 0 | 0 | 0 | {seconds} |"
             ),

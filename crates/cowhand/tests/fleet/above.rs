@@ -1,4 +1,4 @@
-//! Configs that stand beside or above another one, and which of them a daemon runs.
+//! Configs beside or above another one, and which of them a daemon runs.
 
 use super::Scene;
 

@@ -1,11 +1,11 @@
-//! The API itself: what goes over the socket, and the one shape of what went wrong.
+//! The API over the socket, and the one form of its errors.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use super::Scene;
 
-/// What was asked, the status line and the body.
+/// Sends a request; returns it with the status line and the body.
 pub(super) fn ask(scene: &Scene, method: &str, path: &str, given: &str) -> String {
     let mut socket = UnixStream::connect(scene.root.join(".cowhand/sock")).unwrap();
     let length = given.len();

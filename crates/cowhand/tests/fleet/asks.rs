@@ -1,4 +1,4 @@
-//! What agents ask of people, over the API, with the tokens of their jobs.
+//! Asks of agents over the API, with the tokens of their jobs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, wait_until};
 
-/// Each keeps what it finds in its environment and waits for `go`.
+/// Fleet whose agents store their token from the environment and wait for `go`.
 pub(super) const FLEET: &str = r#"
 agents:
   - name: one
@@ -31,7 +31,7 @@ pub(super) fn token_of(scene: &Scene, agent: &str) -> (String, String) {
     (job, token)
 }
 
-/// The status and the body, by the daemon's own socket.
+/// Sends a request to the daemon's socket; returns the status and the body.
 pub(super) fn send(
     scene: &Scene,
     token: Option<&str>,
@@ -178,8 +178,8 @@ fn people_see_what_is_asked_and_answer_it() {
     }
 }
 
-/// The agent has asked, and then there is a daemon that has less patience with it: however slow it was, its time was
-/// not up before it asked.
+/// Lets an agent ask, and then starts a daemon with shorter timeouts: so they cannot expire before the ask,
+/// however slow the agent was.
 fn asked(rules: [&str; 2]) -> (Scene, String, String, Value) {
     let fleet = |rules: &str| FLEET.replace("ask_timeout: 1h", rules);
     let scene = Scene::with(&fleet(rules[0]));
@@ -193,8 +193,7 @@ fn asked(rules: [&str; 2]) -> (Scene, String, String, Value) {
     (scene, one, token, made)
 }
 
-/// An agent that waits for a person says nothing for longer than it may, and is not ended for it; one that waits for
-/// nobody is.
+/// An agent that waits for a person may be silent for longer than its idle timeout; any other agent is ended.
 #[test]
 fn waiting_for_a_person_is_not_silence() {
     let (scene, one, token, made) = asked(["ask_timeout: 1h", "idle_timeout: 2s\n    ask_timeout: 1h"]);
@@ -207,7 +206,8 @@ fn waiting_for_a_person_is_not_silence() {
     assert_eq!((&job["status"], &job["error"]["kind"]), (&json!("failed"), &json!("idle")), "{job:#}");
 }
 
-/// With less patience for the attempt than a person gets: it is told no, and has all of its own time afterwards.
+/// The timeout of the attempt is shorter than that of the ask. The ask expires, and the attempt still has its
+/// whole time.
 #[test]
 fn waiting_for_a_person_takes_no_time() {
     let (scene, one, token, _) = asked(["ask_timeout: 8s", "timeout: 6s\n    ask_timeout: 8s"]);
@@ -221,7 +221,7 @@ fn waiting_for_a_person_takes_no_time() {
     assert!(took >= 13, "8 seconds of waiting and 6 of its own, but it took {took}");
 }
 
-/// An agent of the Agent Client Protocol that asks once, and says what it heard.
+/// Agent of the Agent Client Protocol that asks once, and records the answer.
 const ACP: &str = r#"
 say() { printf '%s\n' "$1"; }
 hear() { IFS= read -r heard || exit 9; }
@@ -243,7 +243,7 @@ fn acp(wants: &str) -> Scene {
         "name": "one", "runtime": "acp", "command": ["sh", "agent.sh"], "env": {"WANTS": wants},
         "permission_mode": "ask", "permissions": {"allow": ["execute(cargo *)"], "deny": ["execute(rm *)"]},
     });
-    // JSON is YAML; the story's own line about the server comes after it.
+    // JSON is YAML; the test's own line about the server comes after it.
     let scene = Scene::with(&format!("agents: {}", json!([agent])));
     scene.write("agent.sh", ACP);
     scene.start();
@@ -281,7 +281,7 @@ fn an_acp_agent_waits_for_a_person_over_a_restart() {
     assert_eq!(job["asks"].as_array().unwrap().len(), 1);
 }
 
-/// Whoever cancels the job is not kept waiting by what it asked.
+/// The cancellation does not wait for an open ask.
 #[test]
 fn an_acp_agent_that_waits_is_cancelled() {
     let scene = acp("git push");

@@ -1,4 +1,4 @@
-//! Schedules that have ended, that their file turns off, and what is said of them.
+//! Schedules that have ended or are turned off in their file, and their descriptions.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn what_has_ended_is_finished_everywhere() {
         let state = fs::read_to_string(scene.root.join(".cowhand/state.yaml")).ok()?;
         (state.matches("status: finished").count() == 3).then_some(())
     });
-    // Without a daemon it is known as well, and a later end lets it go on.
+    // The state is also known without a daemon, and a later `end_at` lets the schedule continue.
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     assert_eq!(status("a/often"), "finished");
     scene.write(
@@ -83,7 +83,7 @@ agents:
     assert_eq!(scene.json(&["schedule", "show", "a/nightly"])["status"], "disabled");
 }
 
-/// It fails once, and afterwards its command finds nothing to do.
+/// The job fails once; afterwards its command finds nothing to do.
 #[test]
 fn an_error_stays_until_a_run_succeeds() {
     let scene = Scene::with(

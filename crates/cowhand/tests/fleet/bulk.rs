@@ -1,4 +1,5 @@
-//! Many jobs at once: listed, cancelled and retried by a filter; prompts from a file; and what a stop cancelled.
+//! Many jobs at once: listed, cancelled and retried by a filter; prompts from a file; and the jobs that a
+//! stop cancels.
 
 use std::fs;
 use std::io::Write;
@@ -39,7 +40,7 @@ fn the_list_goes_on_as_far_as_asked() {
     assert_eq!(scene.run(&["jobs", "--all", "--limit", "2"]).code, Some(2));
     let today = jiff::Zoned::now().with_time_zone(jiff::tz::TimeZone::get("Europe/Berlin").unwrap());
     let date = |days: i64| (today.date() + jiff::SignedDuration::from_hours(24 * days)).to_string();
-    // A test that runs over midnight has both days in it.
+    // A test that runs over midnight includes both days.
     assert_eq!(count(&scene.json(&["jobs", "--since", &date(-1)])), 3);
     assert_eq!(count(&scene.json(&["jobs", "--since", &date(2)])), 0);
     assert_eq!(count(&scene.json(&["jobs", "--until", &date(1)])), 3, "that whole day");
@@ -86,7 +87,7 @@ fn jobs_are_retried_by_a_filter_each_once() {
     scene.run(&["trigger", "good", "--wait"]);
     assert_eq!(scene.run(&["retry"]).code, Some(2), "a job or a filter");
     scene.write("mended", "");
-    // One was retried already, and is not again.
+    // One job was already retried, and is not retried again.
     let by_hand = scene.json(&["retry", failed[1].as_str().unwrap(), "--wait"]);
     assert_eq!(by_hand["status"], "completed");
     let asked = scene.run(&["retry", "--agent", "bad"]);

@@ -1,4 +1,5 @@
-//! The wall clock is set while a fleet runs, or while none does: libfaketime moves it, and the boot clock stays.
+//! The wall clock is set while a fleet runs, or while none runs: libfaketime moves it, and the boot clock
+//! stays.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use super::{Said, Scene, wait_until};
 
-/// A fleet whose programs see a wall clock that the test sets.
+/// Fleet whose programs see a wall clock that the test sets.
 struct Stepped {
     scene: Scene,
     offset: PathBuf,
@@ -47,7 +48,8 @@ impl Stepped {
         assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
     }
 
-    /// Sets the wall clock to so many seconds beside the right time. The file is replaced, since it is read at any time.
+    /// Sets the wall clock to this offset from the right time. The file is replaced, since it is read at any
+    /// time.
     fn set_clock(&self, offset: &str) {
         let new = self.offset.with_extension("new");
         fs::write(&new, offset).unwrap();
@@ -66,7 +68,7 @@ impl Stepped {
         steps.map(|event| event["seconds"].as_i64().unwrap()).collect()
     }
 
-    /// When each was due, and what became of it, the newest first.
+    /// Returns due time and outcome of each firing, the newest first.
     fn firings(&self, schedule: &str) -> Vec<(Timestamp, String)> {
         let why = self.json(&["why", schedule, "--limit", "1000"]);
         let row = |row: &Value| {
@@ -106,7 +108,7 @@ fn a_clock_that_is_set_back_does_not_silence_an_interval() {
     assert_eq!(fleet.steps(), [-600]);
     let log = fleet.scene.log();
     assert_eq!(log.matches("the wall clock was set back by").count(), 1, "{log}");
-    // Nor does a step while no daemon runs.
+    // A step while no daemon runs is handled too.
     assert_eq!(fleet.run(&["stop"]).code, Some(0));
     fleet.set_clock("-1200s");
     fleet.start();
@@ -142,7 +144,7 @@ fn a_clock_that_is_set_forward_ends_no_job() {
         assert_eq!(status(), "running");
         (fleet.steps() == [7200]).then_some(())
     });
-    // The attempt is looked at twice a second; a daemon that takes it up judges it anew.
+    // The daemon checks the attempt twice a second; a new daemon checks it anew.
     assert_eq!(fleet.run(&["restart"]).code, Some(0));
     fleet.set_clock("+14400s");
     wait_until("the second step", || {
@@ -169,7 +171,7 @@ agents:
     )
 }
 
-/// Kills the daemon after a run, lets 95 s pass, starts it again, and counts what the ledger says about the due times in
+/// Kills the daemon after a run, lets 95 s pass, starts it again, and counts the outcomes of the due times in
 /// between.
 fn after_an_outage(misfire: &str) -> BTreeMap<String, usize> {
     let fleet = Stepped::with(&every_two_seconds(misfire));
@@ -220,7 +222,8 @@ fn run_once_makes_up_one_firing_of_an_outage() {
     assert!(counts["coalesced"] >= 45, "{counts:?}");
 }
 
-/// While no daemon runs, it is told what was missed and what becomes of it; afterwards, that it was made up.
+/// While no daemon runs, the verbs show what was missed and what will happen; afterwards, that it was made
+/// up.
 #[test]
 fn what_was_missed_is_told_before_and_after() {
     for (misfire, then) in [("run_once", "one run makes up for that"), ("skip", "they are skipped")] {

@@ -1,8 +1,8 @@
-//! Completions of a shell: what is in the fleet, asked of the program itself.
+//! Shell completions of names in the fleet, by the program itself.
 
 use super::Scene;
 
-/// What the program answers when a shell asks it about the last of these words.
+/// Returns the completions of the last of these words.
 fn completed(scene: &Scene, words: &[&str]) -> Vec<String> {
     let mut command = scene.command(&["--"]);
     command.arg("cowhand").args(words);

@@ -1,12 +1,12 @@
-//! Agents run side by side, and each within its own limit.
+//! Agents run in parallel, each within its own limit.
 
 use std::fmt::Write as _;
 use std::fs;
 
 use super::{Scene, wait_until};
 
-/// Each run writes `+` when it begins and `-` when it ends, so the file tells how many ran at once. None of
-/// them ends before there is a file `on`.
+/// Fleet in which each run writes `+` when it begins and `-` when it ends, so that the file shows how many
+/// ran at once. None of them ends before there is a file `on`.
 const FLEET: &str = r#"
 agents:
   - name: left
@@ -68,7 +68,7 @@ fn agents_run_side_by_side_and_none_beyond_its_limit() {
     assert_eq!(most, 2, "two at once, and never three");
 }
 
-/// A schedule costs what its config takes, and what reading that took; only jobs that run cost more.
+/// A schedule needs memory only for its config and for reading it; only running jobs need more.
 #[test]
 fn schedules_that_rest_take_little_memory() {
     let kilobytes = |count: usize| {

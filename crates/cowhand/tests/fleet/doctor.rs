@@ -1,4 +1,4 @@
-//! `doctor` judges by the environment of the daemon that starts the agents, not by that of the terminal.
+//! `doctor` uses the environment of the daemon that starts the agents, not that of the terminal.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn the_running_daemon_is_asked() {
         command.env("PATH", path).envs(secret.map(|secret| ("HOOK_SECRET", secret)));
         assert!(command.output().unwrap().status.success());
     };
-    // Nobody runs: what counts is where a daemon would be started, which is here.
+    // No daemon runs: the environment here counts, in which a daemon would be started.
     assert_eq!(finding(&scene, &with, Some("x"), "agent a")["ok"], true);
     assert_eq!(finding(&scene, &own, None, "agent a")["ok"], false);
     start(&own, None);

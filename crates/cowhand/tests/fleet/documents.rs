@@ -1,10 +1,10 @@
-//! What the first page of the documents shows is what one sees.
+//! The output in the README equals that of the program.
 
 use super::{Scene, wait_until};
 
 const README: &str = include_str!("../../../../README.md");
 
-/// The commands of the transcript with what they print.
+/// Returns the commands of the transcript with their output.
 fn transcript() -> Vec<(String, String)> {
     let block = README.split("```").find(|block| block.starts_with("console\n$ cowhand init")).unwrap();
     let parts = block.split("\n$ cowhand ").skip(1);
@@ -15,7 +15,7 @@ fn transcript() -> Vec<(String, String)> {
     parts.map(of_part).collect()
 }
 
-/// Without what differs from run to run. Lines after `…` are left out in the document.
+/// Replaces the parts that differ from run to run. Lines after `…` are left out in the document.
 fn alike(text: &str) -> Vec<String> {
     let word = |word: &str| match word {
         word if word.starts_with("job-") => "JOB".to_owned(),
@@ -58,7 +58,7 @@ fn the_readme_shows_what_one_sees() {
         if let Some(quoted) = command.split('\'').nth(1) {
             arguments = vec!["trigger", "helper", "-p", quoted, "--wait"];
         }
-        // Others may have the usual port.
+        // Another program may use the default port.
         if command == "start -d" {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }

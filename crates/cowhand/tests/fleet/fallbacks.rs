@@ -1,7 +1,7 @@
-//! What stands in for a provider that is used up, and what becomes of the work that it has begun.
+//! Fallbacks for a provider that is used up, and the work that they have begun.
 //!
-//! Two programs that speak as Claude Code and Codex do. Claude is used up until there is a file `claude-open`; Codex runs a
-//! tool, and is used up then, until there is a file `codex-open`. What they were asked stands in `asked`.
+//! Two programs imitate Claude Code and Codex. Claude is used up until there is a file `claude-open`; Codex
+//! runs a tool, and is then used up until there is a file `codex-open`. Their prompts are in `asked`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -41,7 +41,7 @@ echo '{"type":"turn.failed","error":{"message":"You have hit your usage limit. T
 exit 1
 "#;
 
-/// `coder` is Claude, and Codex stands in; `plain` is Claude and nobody else.
+/// Starts a fleet: `coder` is Claude with Codex as fallback; `plain` is Claude without a fallback.
 fn fleet(more: &Value) -> Scene {
     let scene = Scene::with("");
     for (name, text) in [("claude", CLAUDE), ("codex", CODEX)] {
@@ -63,7 +63,7 @@ fn fleet(more: &Value) -> Scene {
     let agents = [agent("coder", json!([{"runtime": "codex"}])), agent("plain", json!([]))];
     let mut fleet = json!({"agents": agents});
     fleet.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    // JSON is YAML, but the scene adds a line of its own.
+    // JSON is YAML, but the scene adds its own line.
     let keys = fleet.as_object().unwrap().iter().map(|(key, value)| format!("{key}: {value}\n"));
     scene.write("cowhand.yaml", &keys.collect::<String>());
     scene.start();
@@ -81,17 +81,17 @@ impl Scene {
 fn what_a_fallback_has_begun_is_finished_by_it() {
     let scene = fleet(&json!({}));
     let job = scene.json(&["trigger", "coder", "by-hand"])["id"].as_str().unwrap().to_owned();
-    // Claude sends it away before it has done anything, so Codex may have it. That runs its tool, and is used up.
+    // Claude refuses the job before any work, so Codex may take it. Codex runs its tool, and is then used up.
     wait_until("both to be used up", || (scene.job(&job)["parks"] == 2).then_some(()));
     let asked = ["claude: Deploy.", "codex: Deploy. []"];
     assert_eq!(scene.lines("asked"), asked);
-    // Both are waited for, but only one knows what was done.
+    // The job could wait for both, but only Codex has the session.
     let waits = |job: &str| scene.job(job)["waits"]["message"].as_str().unwrap().to_owned();
     assert!(waits(&job).starts_with("codex is used up: "), "{}", waits(&job));
 
     scene.write("claude-open", "");
     assert_eq!(scene.run(&["unpark", "claude"]).code, Some(0));
-    // Agents are looked at in their order: when this one runs, the other had its chance.
+    // Agents are planned in order: when this one runs, the other had its chance.
     let other = scene.json(&["trigger", "plain", "--wait"]);
     assert_eq!(other["summary"], "Claude did it.", "{other:#}");
     assert_eq!(scene.lines("asked").len(), 3, "{:?}", scene.lines("asked"));
@@ -112,7 +112,7 @@ fn what_a_fallback_has_begun_is_finished_by_it() {
     assert!(last.ends_with("[resume x-1]"), "{last}");
 }
 
-/// What runs is what was started, also for a daemon that did not start it.
+/// A new daemon recognises the runtime with which an attempt was started.
 #[test]
 fn a_fallback_is_known_again_after_a_crash() {
     let scene = fleet(&json!({"providers": {"codex": {"on_limit": "fail"}}}));
@@ -122,7 +122,7 @@ fn a_fallback_is_known_again_after_a_crash() {
     scene.lose_the_daemon();
     scene.start();
     scene.write("go", "");
-    // Claude's limits are waited for, those of Codex are not.
+    // The job waits for limits of Claude, but not for those of Codex.
     let ended =
         wait_until("it to be over", || Some(scene.job(&job)).filter(|job| job["status"] != "running"));
     assert_eq!(
@@ -133,7 +133,8 @@ fn a_fallback_is_known_again_after_a_crash() {
     assert_eq!(ended["parks"], 1, "{ended:#}");
 }
 
-/// Another account goes on with the session while the first one is still used up: nobody is told that a limit has ended.
+/// Another account continues the session while the first one is still used up: no event says that a limit has
+/// ended.
 #[test]
 fn who_goes_on_elsewhere_is_not_told_that_the_limit_has_ended() {
     let scene = fleet(&json!({}));

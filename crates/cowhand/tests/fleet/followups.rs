@@ -1,4 +1,4 @@
-//! Agents that wake each other come to an end.
+//! Agents that create follow-ups for each other stop.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Scene, wait_until};
 
-/// Each asks for a job of the other, and keeps what it heard.
+/// Script of an agent that asks for a job of the other one, and stores the answer.
 const ASKS: &str = r#"
 curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_TOKEN" \
   -H 'content-type: application/json' -d '{"attempt":1,"key":"k","agent":"'"$OTHER"'","prompt":"Your turn."}' \
@@ -63,13 +63,13 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     );
     assert!(!scene.run(&["why", "ping/poll"]).stdout.contains("follow-up"), "only whoever was refused");
 
-    // Without leave of its own an agent asks in vain, whatever others may.
+    // An agent without its own `followups` is refused, whatever others may do.
     scene.json(&["trigger", "alone", "--wait"]);
     let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
     assert!(heard.contains("it has no `followups.max` in its config"), "{heard}");
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 5);
 
-    // Nor does anybody have to take the prompts of an agent that it has not named.
+    // An agent takes no prompts of an agent that it does not name.
     let job = scene.json(&["trigger", "pushy", "--wait"]);
     let closed = "ping takes no follow-ups from pushy: it is not among `followups.from` of ping";
     let heard = fs::read_to_string(scene.root.join("heard")).unwrap();
@@ -81,7 +81,7 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     assert!(why.contains(closed), "{why}");
 }
 
-/// What an agent says of its follow-up is written down without the secrets that cowhand knows.
+/// Known secrets are removed from the prompt of a follow-up.
 #[test]
 fn secrets_are_taken_out_of_prompts() {
     let agent = json!({

@@ -1,10 +1,10 @@
-//! A `when_command` that does not answer: it ends with the daemon, and the daemon with `stop`.
+//! A `when_command` that does not answer ends with the daemon, and does not delay `stop`.
 
 use std::fs;
 
 use super::{Scene, has_ended, lose, wait_until};
 
-/// It waits for ever, and so does what it starts in a session of its own.
+/// The command waits for ever, and so does its child in its own session.
 const HANGING: &str = r#"
 agents:
   - name: a
@@ -44,7 +44,7 @@ fn a_command_that_hangs_ends_with_its_daemon() {
     });
 }
 
-/// Its last lines are in the ledger and in the error, without secrets.
+/// The last lines of the command are in the ledger and in the error, without secrets.
 #[test]
 fn what_a_command_printed_is_shown() {
     let scene = Scene::with(

@@ -1,4 +1,4 @@
-//! What a daemon needs is taken away from under it: its folder, its config, its server. And what is no folder, config or store.
+//! The daemon's folder, config or server is removed while it runs; and invalid folders, configs and stores.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use rustix::process::{Signal, kill_process};
 
 use super::{FLEET, Running, Scene, has_ended, wait_until};
 
-/// Another daemon can start in its place, so it ends, and its agents before it.
+/// Another daemon could start in its place, so the daemon ends, and its agents before it.
 #[test]
 fn a_daemon_whose_folder_is_gone_ends() {
     for moved in [false, true] {
@@ -67,7 +67,7 @@ fn an_empty_config_is_refused_by_all() {
     assert_eq!(scene.daemon(), daemon);
 }
 
-/// No verb takes it for the name of a file.
+/// No verb uses the value as the name of a file.
 #[test]
 fn a_store_that_is_no_address_is_refused_by_all() {
     let scene = Scene::with(&format!("store: notaurl\n{FLEET}"));
@@ -100,7 +100,7 @@ fn a_state_folder_that_is_a_file_is_named() {
     }
 }
 
-/// What `config check` warns of is shown once, and the error without the log around it.
+/// Warnings of `config check` are shown once, and the error without the surrounding log.
 #[test]
 fn a_start_that_fails_says_why_once() {
     let scene = Scene::with("agents:\n  - {name: a, runtime: command, command: ['true'], model: opus}\n");
@@ -115,7 +115,7 @@ fn a_start_that_fails_says_why_once() {
     }
 }
 
-/// The server is away for a while: whoever asks learns which one it is, and that the daemon goes on.
+/// The server is not available for a time: errors name it, and say that the daemon continues.
 #[test]
 fn a_server_that_is_away_is_named() {
     let server = Postgres::start();
@@ -140,7 +140,7 @@ fn a_server_that_is_away_is_named() {
     kill_process(daemon, Signal::KILL).unwrap();
 }
 
-/// Nothing that is printed can be written.
+/// Standard output cannot be written.
 #[test]
 fn a_full_disk_behind_standard_output_is_said() {
     let scene = Scene::new();

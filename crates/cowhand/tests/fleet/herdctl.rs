@@ -1,4 +1,4 @@
-//! A folder that herdctl used: the first start takes over where it stopped.
+//! A folder that herdctl used: the first start continues from its state.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, wait_until};
 
-/// An agent file of herdctl; the command stands for the agent's program, since there is none here.
+/// Agent file of herdctl; the command replaces the agent's program, which is not installed here.
 const AGENT: &str = r#"
 name: coder
 runtime: command
@@ -17,7 +17,7 @@ instances: {max_concurrent: 10}
 schedules:
 "#;
 
-/// A secret that the fleet knows.
+/// Secret that the fleet knows.
 const CANARY: &str = "canary-of-the-past";
 const SESSION: &str = "5f0c6f9e-0000-4000-8000-000000000001";
 
@@ -26,7 +26,7 @@ struct Past {
 }
 
 impl Past {
-    /// A fleet with these schedules, and the state that herdctl wrote about each of them.
+    /// Creates a fleet with these schedules, and the state that herdctl wrote about each of them.
     fn new(schedules: &[(&str, String, Value)]) -> Self {
         let scene = Scene::with("agents: []");
         fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
@@ -60,7 +60,7 @@ impl Past {
         self.scene.write(&format!(".herdctl/jobs/{id}.jsonl"), &format!("{line}\n"));
     }
 
-    /// All files of `.herdctl` with their contents.
+    /// Returns all files of `.herdctl` with their contents.
     fn untouched(&self) -> Vec<(String, Vec<u8>)> {
         let mut files = Vec::new();
         for folder in ["", "jobs", "sessions"] {
@@ -86,14 +86,15 @@ fn of_minutes(minutes: i64) -> String {
     format!("{{type: interval, interval: {minutes}m, prompt: Work.}}")
 }
 
-/// A cron expression that matches one day of the year, at a quarter past three.
+/// Returns a cron expression that matches one day of the year, at a quarter past three.
 fn on_the_day(at: Timestamp) -> String {
     let day = at.to_zoned(jiff::tz::TimeZone::UTC);
     format!("{{type: cron, cron: 15 3 {} {} *, timezone: UTC, prompt: Work.}}", day.day(), day.month())
 }
 
-/// When herdctl would run a schedule next, by its own rule: the next time after the last run; one that never ran and one
-/// whose time has passed run at once, but a cron schedule that never ran waits for its time. None means at once.
+/// Returns when herdctl would run a schedule next, by its own rule: the next time after the last run.
+/// Schedules that never ran or that are late run at once, but a cron schedule that never ran waits for its
+/// time. None means at once.
 fn herdctls_next(interval: i64, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
     last.map(|last| last + SignedDuration::from_mins(interval)).filter(|next| *next > now)
 }
@@ -155,7 +156,7 @@ fn history_and_sessions_are_kept() {
         "started_at": "2026-08-03T10:00:00.000Z", "finished_at": null, "status": "running", "exit_reason": null, "usage": null,
     }));
     past.scene.write(".herdctl/jobs/job-2026-08-04-dddddd.yaml", "id: [broken");
-    // An agent of herdctl could put a link there.
+    // An agent of herdctl could have put a link there.
     let linked = past.scene.root.join(".herdctl/jobs/job-2026-08-03-cccccc.jsonl");
     fs::remove_file(&linked).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &linked).unwrap();
@@ -235,7 +236,7 @@ fn herdctl_must_not_run_beside_us_and_its_state_must_be_readable() {
     assert_eq!(said.code, Some(5), "{}", said.stderr);
     let message = format!("names process {} (sleep 600); stop it with `herdctl stop`", herdctl.id());
     assert!(said.stderr.contains(&message), "{}", said.stderr);
-    // A dead process that nobody waited for is dead.
+    // A zombie process counts as dead.
     past.scene.write(".herdctl/state.yaml", "agents:\n  coder: {schedules: {hourly: {last_run_at: soon}}}\n");
     let said = past.scene.run(&["start", "-d", "--no-server"]);
     herdctl.wait().unwrap();
@@ -278,7 +279,7 @@ fn an_agent_of_herdctl_has_the_environment_that_it_had_there() {
     assert!(!check.stderr.contains("whole environment"), "{}", check.stderr);
 }
 
-/// The file was given cowhand's name before the first start, so that nothing would be taken over.
+/// The file was renamed to cowhand's name before the first start, so nothing would be imported.
 #[test]
 fn state_that_is_not_imported_is_told_before_the_first_start() {
     let past = Past::new(&[("nightly", "{type: manual}".to_owned(), json!({"status": "disabled"}))]);
@@ -299,7 +300,7 @@ fn state_that_is_not_imported_is_told_before_the_first_start() {
     assert!(refused.stderr.contains("herdctl is running"), "{}", refused.stderr);
 }
 
-/// herdctl knows webhooks without a secret; here they take no deliveries, and everybody says so.
+/// herdctl accepts webhooks without a secret; here they accept no deliveries, and all verbs say so.
 #[test]
 fn a_webhook_without_a_secret_is_told() {
     let past = Past::new(&[("hook", "{type: webhook}".to_owned(), json!({"status": "idle"}))]);

@@ -1,4 +1,4 @@
-//! The socket that agents have: for the tokens of jobs and nobody else, however many come at once.
+//! The job socket accepts only job tokens, under any load.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -15,7 +15,7 @@ fn socket(scene: &Scene) -> PathBuf {
     scene.root.join(".cowhand/talk/job.sock")
 }
 
-/// Every method of every endpoint that there is, with the job in its place.
+/// Returns every method of every endpoint, with the job filled in.
 fn endpoints(scene: &Scene, job: &str) -> Vec<(String, String)> {
     let (_, description) =
         send_to(&scene.root.join(".cowhand/sock"), None, "GET", "/api/v1/openapi.json", &Value::Null);
@@ -76,7 +76,7 @@ fn it_takes_the_tokens_of_jobs_and_nobody_else() {
     assert!(!socket.exists(), "a daemon that ends leaves none");
 }
 
-/// What an agent finds in its environment leads there, however long the name of the state folder is.
+/// The environment of an agent names the socket, however long the path of the state folder is.
 #[test]
 fn an_agent_finds_it() {
     let agent = r#"
@@ -97,7 +97,7 @@ agents:
     }
 }
 
-/// As much of the daemon's memory as there ever was, in MB.
+/// Returns the peak memory of the daemon, in MB.
 fn most_memory(scene: &Scene) -> u64 {
     let pid = scene.daemon().unwrap().as_raw_nonzero();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -114,7 +114,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     let get = |job: &str, token: &str| {
         send_to(&socket, Some(token), "GET", &format!("/api/v1/jobs/{job}"), &Value::Null).0
     };
-    // Many that say nothing: they are let go, and whoever waits behind them is answered.
+    // Many silent clients: they are disconnected, and clients that wait behind them are answered.
     let silent: Vec<_> = (0..600).map(|_| UnixStream::connect(&socket).unwrap()).collect();
     assert_eq!(send(&scene, None, "GET", "status", &Value::Null).0, 200, "people have a socket of their own");
     let mut last = silent.last().unwrap();
@@ -124,7 +124,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     assert_eq!(get(&other, &others), 200, "after a while");
     drop(silent);
 
-    // Many that are let in and wait: this job has enough, and the other one is answered.
+    // Many admitted requests that wait: this job has reached its limit, and the other one is answered.
     let asked = json!({"attempt": 1, "key": "k", "question": "Which?"});
     let (status, _) = send_to(&socket, Some(&token), "POST", &format!("/api/v1/jobs/{one}/asks"), &asked);
     assert_eq!(status, 200);
@@ -153,7 +153,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     drop(waiting);
     wait_until("its turns to come back", || (get(&one, &token) == 200).then_some(()));
 
-    // Much at once: what is not let in is not read, and what is, only so far.
+    // Large bodies: one that is refused is not read, and one that is admitted only up to the limit.
     for (token, expected) in [(None, "401"), (Some(&token), "413")] {
         let shown = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         let mut stream = UnixStream::connect(&socket).unwrap();
@@ -161,11 +161,11 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
             format!("POST /api/v1/jobs/{one}/asks HTTP/1.1\r\nhost: x\r\n{shown}content-length: 1073741824");
         stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
         let part = vec![b'x'; 1 << 20];
-        // Until nobody takes it any more.
+        // Write until the connection is closed.
         let megabytes = (0..1024).take_while(|_| stream.write_all(&part).is_ok()).count();
         assert!(megabytes < 64, "{megabytes} MB were taken");
         let mut said = String::new();
-        // The rest of it may be lost with what was not read.
+        // The rest of the answer may be lost with the unread body.
         let _ = stream.read_to_string(&mut said);
         assert!(said.is_empty() || said.contains(expected), "{said}");
     }
@@ -174,7 +174,7 @@ fn a_flood_of_it_does_not_hurt_the_daemon() {
     assert!(memory < 250, "{memory} MB");
 }
 
-/// A job whose agent has left the config runs on, and its token is as secret as before.
+/// A job whose agent has left the config continues to run, and its token is still redacted.
 #[test]
 fn the_token_of_a_job_whose_agent_is_gone() {
     let fleet = r#"
@@ -202,7 +202,7 @@ agents:
     );
 }
 
-/// Whoever has to ask and cannot would be denied everything, so nobody is started without a way to be heard.
+/// An agent that has to ask and cannot would be denied everything, so none is started without the socket.
 #[test]
 fn without_a_socket_nothing_is_started() {
     let fleet =

@@ -1,4 +1,4 @@
-//! Jobs by hand: made, watched, cancelled, and made again.
+//! Jobs by hand: created, watched, cancelled, and retried.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The ledger of firings: how the jobs of each firing ended, all of them.
+//! The ledger of firings: how all jobs of each firing ended.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ fn a_failed_job_is_shown_as_failed() {
     assert_eq!((firing["outcome"].as_str(), firing["job"].as_str()), (Some("ran"), Some(id)));
     assert_eq!(statuses(firing), ["failed"], "{firing:#}");
     assert_eq!(firing["jobs"][0]["exit_reason"], "error");
-    // A job that was removed leaves its firing, which says no more than that it ran.
+    // A removed job leaves its firing, which shows only that it ran.
     assert_eq!(scene.run(&["job", "delete", id]).code, Some(0));
     let firing = &scene.json(&["why", "a/asked"])["firings"][0];
     assert_eq!((firing["job"].as_str(), statuses(firing)), (Some(id), vec![]), "{firing:#}");
@@ -61,7 +61,7 @@ fn a_firing_with_several_jobs_lists_all_of_them() {
     }
     scene.start();
     let firing = wait_until("three jobs to end", || {
-        // Later firings look whether there is more to do for the places that are free again.
+        // Later firings look for more work for the free places.
         let firings = scene.json(&["why", "worker/poll"])["firings"].clone();
         let all_ended = |firing: &&Value| {
             let ended = |status: &&str| matches!(*status, "completed" | "failed");

@@ -1,4 +1,4 @@
-//! Agents and schedules that left the config: what they did is still shown, with the word that they left.
+//! Agents and schedules that left the config: their jobs are still shown, with a note that they left.
 
 use super::api::ask;
 use super::{FLEET, Scene, wait_until};
@@ -9,7 +9,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// One with a job that runs, one with jobs that have all ended.
+/// One agent has a running job, the other only ended jobs.
 #[test]
 fn an_agent_that_left_is_shown_with_its_jobs() {
     let scene = Scene::started();
@@ -38,7 +38,7 @@ fn an_agent_that_left_is_shown_with_its_jobs() {
         let said = words(&scene.run(&verb).stdout);
         assert!(said.contains("`cowhand cancel --agent waiter`"), "{verb:?}: {said}");
     }
-    // What cannot be done with it says why, and does not send people to a list on which it is not.
+    // Refused verbs give the reason, and do not refer to a list without the agent.
     for verb in [&["trigger", "worker"][..], &["schedule", "enable", "worker/tidy"], &["retry", &ended]] {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(5), "{verb:?}: {}{}", said.stdout, said.stderr);
@@ -48,11 +48,11 @@ fn an_agent_that_left_is_shown_with_its_jobs() {
     }
     let answer = ask(&scene, "GET", "agents/worker", "");
     assert!(answer.contains("404 Not Found") && answer.contains("not in the config any more"), "{answer}");
-    // One that never was stays a mistake.
+    // An agent that never existed is still an error.
     for verb in [&["status", "nobody"][..], &["schedule", "show", "nobody/tidy"], &["why", "worker/never"]] {
         assert_eq!(scene.run(verb).code, Some(5), "{verb:?}");
     }
-    // The advice works.
+    // The advised command works.
     assert_eq!(scene.run(&["cancel", "--agent", "waiter", "--yes"]).code, Some(0));
     wait_until("its end", || (!scene.job(&running)["finished_at"].is_null()).then_some(()));
 }
@@ -72,7 +72,7 @@ fn a_schedule_that_left_is_shown_with_its_jobs() {
     }
 }
 
-/// Messages of the daemon name commands as well as those of the verbs themselves.
+/// Commands in messages of the daemon and in those of verbs have the same `-c`.
 #[test]
 fn advice_names_the_config_that_was_asked_for() {
     let scene = Scene::new();
@@ -108,7 +108,7 @@ fn advice_names_the_config_that_was_asked_for() {
         let text = words(&format!("{}{}", said.stdout, said.stderr));
         assert!(text.contains("`cowhand -c 'my fleet/cowhand.yaml' start -d`"), "{verb:?}: {text}");
     }
-    // What an agent wrote stays as it is.
+    // Text of an agent stays unchanged.
     assert_eq!(run(&["start", "-d", "--no-server"]).code, Some(0));
     let said = run(&["trigger", "worker", "-p", "run `cowhand jobs` now", "--wait"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);

@@ -1,4 +1,4 @@
-//! The daemon's own life: started, stopped, killed, reloaded, and what happens without it.
+//! The lifecycle of the daemon: started, stopped, killed, reloaded, and verbs without it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -86,7 +86,7 @@ fn a_bad_config_is_not_started() {
     }
 }
 
-/// As if its list had shown an issue that its filter does not let through.
+/// Records a firing, as if the list had shown an issue that the filter excludes.
 fn has_fired(scene: &Scene, agent: &str, schedule: &str) {
     let schedule = ScheduleId::of(&agent.parse().unwrap(), &schedule.parse().unwrap());
     let (key, due) = (Occurrence::Github { number: 7, head: None }.key(0), jiff::Timestamp::now());
@@ -97,7 +97,7 @@ fn has_fired(scene: &Scene, agent: &str, schedule: &str) {
     });
 }
 
-/// A schedule that reads a list does not begin anew under a new name, and everybody who asks is told what to do.
+/// A schedule that reads a list does not begin anew under a new name, and all verbs name the remedy.
 #[test]
 fn a_new_name_is_told_apart_from_a_new_schedule() {
     let fleet = |name: &str, more: &str| {
@@ -109,7 +109,7 @@ fn a_new_name_is_told_apart_from_a_new_schedule() {
     };
     let scene = Scene::with(&fleet("started", ""));
     scene.start();
-    // One that has never fired may be called as one likes.
+    // A schedule that has never fired can be renamed freely.
     scene.write("cowhand.yaml", &fleet("issues", ""));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     assert!(!scene.run(&["status"]).stdout.contains("given up"));
@@ -182,7 +182,7 @@ fn changed_files_are_taken_up() {
     wait_until("the agent's own file", || named("later"));
     scene.write("cowhand.yaml", "agents: [{path: one.yaml}, {path: two.yaml}]");
     wait_until("a file that is missing", || scene.log().contains("the old one stays").then_some(()));
-    // As editors do it.
+    // Replace the file, as editors do.
     scene.write("two.yaml.new", &agent("other"));
     fs::rename(scene.root.join("two.yaml.new"), scene.root.join("two.yaml")).unwrap();
     wait_until("a file that is there now", || named("other"));
@@ -218,7 +218,7 @@ fn what_ended_while_no_daemon_ran_is_settled() {
     let ending = wait_until("its keeper to say so", || fs::read_to_string(&ending).ok());
     let ending: serde_json::Value = serde_json::from_str(&ending).unwrap();
     let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-    // At least the next millisecond, so that the two can be told apart.
+    // Wait at least until the next millisecond, so that the two times differ.
     wait_until("time to pass", || {
         (jiff::Timestamp::now().as_millisecond() > time(&ending["at"]).as_millisecond() + 1).then_some(())
     });

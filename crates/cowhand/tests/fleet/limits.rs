@@ -1,8 +1,8 @@
-//! A provider that is used up: who waits for it, who is told what, and that somebody may know better.
+//! A provider that is used up: the jobs that wait for it, the messages, and `unpark`.
 
 use crate::{Scene, wait_until};
 
-/// Two agents of one provider. Until the file is there, whoever asks is sent away for a day.
+/// Two agents of one provider. Until there is a file `more`, it refuses requests for a day.
 const FLEET: &str = r#"
 agents:
   - name: first
@@ -54,7 +54,7 @@ fn everybody_is_told_and_somebody_knows_better() {
     let events = scene.run(&["events", "--limit", "100"]).stdout;
     assert!(events.contains("job:parked"), "{events}");
 
-    // More was bought.
+    // The provider has more capacity now.
     std::fs::write(scene.root.join("more"), "").unwrap();
     assert_eq!(scene.run(&["unpark", "shared"]).stdout, "shared takes jobs again.\n");
     for job in [&first, &second] {
@@ -83,12 +83,12 @@ fn a_fallback_stands_in() {
     let scene = Scene::with(&FLEET.replacen("    schedules:", &format!("{fallback}    schedules:"), 1));
     scene.start();
     let first = scene.json(&["trigger", "first", "nightly"])["id"].as_str().unwrap().to_owned();
-    // What has begun goes on with what it has, if that can be done; a command has no session.
+    // A job that has begun continues its session if possible; a command has none.
     let job = wait_until("it to end", || Some(scene.job(&first)).filter(|job| job["status"] == "completed"));
     assert_eq!((&job["parks"], &job["summary"]), (&1.into(), &"the spare one: Work.".into()));
     let said = scene.run(&["logs", &first]).stdout;
     assert!(said.contains("its provider is used up; a fallback stands in, with command"), "{said}");
-    // The next does not even try.
+    // The next job uses the fallback at once.
     let next = scene.json(&["trigger", "first", "--wait"]);
     assert_eq!((&next["status"], &next["summary"]), (&"completed".into(), &"the spare one: Work.".into()));
     assert_eq!(next["parks"], serde_json::Value::Null);

@@ -1,4 +1,4 @@
-//! A fleet as people run it: the real program, a daemon in the background, agents that are small scripts.
+//! A fleet as people run it: the real program, a background daemon, and small scripts as agents.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -56,7 +56,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// `waiter` says so when it is up, and goes on when there is a file `go`; `broken` always fails.
+/// `waiter` writes a file when it is up, and ends when there is a file `go`; `broken` always fails.
 const FLEET: &str = r#"
 agents:
   - name: worker
@@ -75,10 +75,10 @@ agents:
     command: [sh, -c, "echo $$ > pid; echo up; while [ ! -e go ]; do sleep 0.05; done; echo went"]
 "#;
 
-/// A fleet in a folder of its own. Whatever still runs when the test is over, is ended.
+/// Fleet in its own folder. Its remaining processes are ended with the test.
 struct Scene {
     folder: TempDir,
-    /// Beneath the above.
+    /// Root of the fleet, below `folder`.
     root: PathBuf,
 }
 
@@ -118,7 +118,8 @@ impl Scene {
         assert_eq!((said.code, said.stdout.as_str()), (Some(0), "ready\n"), "{}", said.stderr);
     }
 
-    /// The fleets of these stories run side by side, and there is one usual port; the server has its own stories.
+    /// Writes a file. The config turns off the server, because the fleets of these tests run in parallel and
+    /// there is one default port; the server has its own tests.
     fn write(&self, name: &str, text: &str) {
         let quiet = if name == "cowhand.yaml" { "\nserver: {enabled: false}\n" } else { "" };
         fs::write(self.root.join(name), format!("{text}{quiet}")).unwrap();
@@ -142,7 +143,7 @@ impl Scene {
         Said { code: status.code(), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// For a verb that has to go well.
+    /// Runs a verb that has to succeed, and parses its JSON.
     fn json(&self, arguments: &[&str]) -> Value {
         let said = self.run(&[arguments, &["--json"]].concat());
         assert_eq!(said.code, Some(0), "{arguments:?}: {}{}", said.stdout, said.stderr);
@@ -153,7 +154,7 @@ impl Scene {
         Running::of(self.command(arguments).stderr(Stdio::piped()))
     }
 
-    /// A job of `waiter` that is up and waits for `go`: its id and its process.
+    /// Starts a job of `waiter` that waits for `go`; returns its id and its process.
     fn waiting_job(&self) -> (String, Pid) {
         let job = self.json(&["trigger", "waiter"])["id"].as_str().unwrap().to_owned();
         let pid = wait_until("the agent to be up", || {
@@ -171,12 +172,12 @@ impl Scene {
         Pid::from_raw(pid.try_into().unwrap())
     }
 
-    /// It is killed, and says nothing to anybody.
+    /// Kills the daemon, so that it cannot clean up.
     fn lose_the_daemon(&self) {
         lose(self.daemon().unwrap());
     }
 
-    /// What the daemon said so far.
+    /// Returns the log of the daemon.
     fn log(&self) -> String {
         fs::read_to_string(self.root.join(".cowhand/daemon.log")).unwrap()
     }
@@ -185,7 +186,7 @@ impl Scene {
         self.json(&["job", id])
     }
 
-    /// The exit code and all that was said, with what differs from run to run taken out.
+    /// Returns the exit code and all output, for a snapshot.
     fn shown(&self, arguments: &[&str]) -> String {
         let Said { code, stdout, stderr } = self.run(arguments);
         let code = code.unwrap();
@@ -210,7 +211,7 @@ impl Scene {
                 (r"\b\d+(\.\d)? (B|KB|MB|GB)\b", "[SIZE]"),
                 (r#"("bytes": ?)\d+"#, "$1[SIZE]"),
                 (r"all \d+ kinds", "all [N] kinds"),
-                // What a machine can do is its own.
+                // The capabilities of the machine differ.
                 (r"(sandbox, \w+): [^\n]*", "$1: [HERE]"),
                 (
                     r#"("what": "sandbox, \w+",\s+"ok": true,\s+"warning": false,\s+"detail"): "[^\n]*""#,
@@ -227,7 +228,7 @@ impl Scene {
     }
 }
 
-/// For a path inside a pattern.
+/// Quotes a path for a pattern.
 fn regex_quote(path: &str) -> String {
     path.replace('.', r"\.")
 }
@@ -241,7 +242,7 @@ impl Drop for Scene {
     }
 }
 
-/// A verb that goes on; ended with the test if it has not ended itself.
+/// Running verb, which is ended with the test if it has not ended itself.
 struct Running {
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
@@ -254,19 +255,19 @@ impl Running {
         Self { child, stdout }
     }
 
-    /// The next line it says.
+    /// Returns the next line of output.
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.as_mut().unwrap().read_line(&mut line).unwrap();
         line.trim_end().to_owned()
     }
 
-    /// Nobody listens any more.
+    /// Closes the reading end of the output.
     fn turn_away(&mut self) {
         self.stdout = None;
     }
 
-    /// As a person does it, but not before it listens to that.
+    /// Sends an interrupt, but not before the verb handles it.
     fn interrupt(&self) {
         let status = format!("/proc/{}/status", self.child.id());
         wait_until("the verb to listen to interrupts", || {
@@ -277,7 +278,7 @@ impl Running {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
     }
 
-    /// What it says from now on until its end, and how it ends.
+    /// Waits for the end; returns the remaining output and the exit code.
     fn end(mut self) -> Said {
         let (mut stdout, mut stderr) = (String::new(), String::new());
         if let Some(mut rest) = self.stdout.take() {
@@ -297,7 +298,7 @@ impl Drop for Running {
     }
 }
 
-/// Of a daemon that is known, for those who have no time to ask for it.
+/// Kills a daemon with a known pid, without a request to find it.
 fn lose(daemon: Pid) {
     kill_process(daemon, Signal::KILL).unwrap();
     wait_until("the daemon to be gone", || has_ended(daemon).then_some(()));

@@ -1,4 +1,4 @@
-//! The fleet as an MCP server, spoken to by the official client.
+//! The fleet as an MCP server, called by the official client.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, wait_until};
 
-/// The tools, and what each call came to.
+/// Makes the calls; returns the tools and the result of each call.
 fn talk(scene: &Scene, arguments: &[&str], environment: &[(&str, &str)], calls: &Value) -> Value {
     let node = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node");
     assert!(
@@ -29,7 +29,7 @@ fn names(talked: &Value) -> Vec<&str> {
     talked["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
 
-/// What a call answered, which has to have gone well.
+/// Returns the result of a call that has to succeed.
 fn answer(talked: &Value, number: usize) -> Value {
     let result = &talked["results"][number];
     assert_eq!(result["failed"], false, "{result}");
@@ -130,7 +130,7 @@ agents:
     command: ["true"]
 "#;
 
-/// Every tool that a job's agent has, as its program would call it.
+/// Calls every tool of a job's agent, as its program would.
 #[test]
 fn an_agent_uses_every_tool_of_its_job() {
     let scene = Scene::with(WORKER);
@@ -207,7 +207,7 @@ fn an_agent_uses_every_tool_of_its_job() {
     }
 }
 
-/// What an agent's program starts: with the token of its job, and no other job's.
+/// The MCP server that an agent's program starts has the token of its job and of no other.
 #[test]
 fn an_agent_asks_with_the_token_of_its_job() {
     let scene = Scene::with(super::asks::FLEET);
@@ -244,7 +244,7 @@ fn an_agent_asks_with_the_token_of_its_job() {
     assert_eq!(answer(&asker, 0), json!({"behavior": "allow", "updatedInput": {"command": "ls"}}));
     assert_eq!(answer(&asker, 1), "That one.");
     assert_eq!(asker["results"][2]["failed"], true);
-    // A token that is not good is told so, and asks nobody.
+    // An invalid token is refused, and creates no ask.
     let forged = token.replace(&one, "job-2026-01-05-nosuch");
     let environment = [("COWHAND_JOB_TOKEN", forged.as_str()), ("COWHAND_SOCKET", socket.as_str())];
     let calls =
@@ -253,7 +253,7 @@ fn an_agent_asks_with_the_token_of_its_job() {
     assert_eq!(answer(&talked, 0)["behavior"], "deny");
     assert_eq!(talked["results"][1]["failed"], true, "{talked}");
     assert_eq!(scene.json(&["asks"]), json!([]));
-    // Nor has an agent the rights of the person whose fleet it is in.
+    // An agent does not have the rights of the fleet's owner.
     let said = scene.command(&["mcp", "--scope", "operate"]).env("COWHAND_JOB_ID", &one).output().unwrap();
     assert_eq!(said.status.code(), Some(5));
     assert_eq!(scene.run(&["mcp", "--job"]).code, Some(6), "outside a job there is no such thing");

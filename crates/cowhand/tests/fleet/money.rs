@@ -1,4 +1,4 @@
-//! Budgets and breakers as people meet them.
+//! Budgets and breakers from the command line.
 
 use std::sync::OnceLock;
 
@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Scene, wait_until};
 
-/// Each call of `spender` costs a cent; it makes as many as it is asked for and then one that never comes, since by then
-/// somebody has to have stopped it.
+/// Each call of `spender` costs a cent; it makes as many as it is asked for, and then one that is never
+/// reached, since it has to be stopped by then.
 const FLEET: &str = r#"
 budget: {timezone: ZONE}
 agents:
@@ -34,7 +34,7 @@ agents:
       often: {type: interval, interval: 1s}
 "#;
 
-/// Without what is different tomorrow.
+/// Replaces dates, which differ from day to day.
 fn days(text: String) -> String {
     let mut shown = text;
     for start in (0..shown.len()).rev() {
@@ -55,7 +55,7 @@ fn days(text: String) -> String {
     shown.replace(zone, "[ZONE]").replace(&offset, " [OFFSET]")
 }
 
-/// One where it is about noon when the story begins: no day ends while it is told.
+/// Returns a time zone in which it is about noon when the test begins, so that no day ends during it.
 fn zone() -> &'static str {
     static ZONE: OnceLock<String> = OnceLock::new();
     ZONE.get_or_init(|| {
@@ -116,14 +116,14 @@ fn what_has_no_money_waits_and_says_so() {
         "{}",
         third.stderr
     );
-    // A cron firing is let go, and the ledger says why.
+    // A cron firing is skipped, and the ledger gives the reason.
     scene.write("cowhand.yaml", &fleet().replace("prompt: Work., enabled: false", "prompt: Work."));
     let skipped = wait_until("a firing to be skipped", || {
         let why = scene.json(&["why", "spender/minutely"]);
         why["firings"].as_array().unwrap().iter().find(|firing| firing["reason"] == "over_budget").cloned()
     });
     assert_eq!(skipped["outcome"], "skipped");
-    // More money, and the job that waited runs.
+    // With a larger budget, the job that waited runs.
     scene.write("cowhand.yaml", &fleet().replace("per_day_usd: 0.05", "per_day_usd: 5"));
     let job = wait_until("the job to run", || {
         Some(scene.job(&second)).filter(|job| job["finished_at"].is_string())
@@ -162,7 +162,7 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
         shown
     };
     scene.snapshot("money_paused", &texts.map(pid));
-    // A person tries it before it is mended, and after.
+    // A person triggers it before it is mended, and after.
     assert_eq!(scene.run(&["trigger", "broken", "often", "--wait"]).code, Some(1));
     assert_eq!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
     scene.write("mended", "");
@@ -171,14 +171,14 @@ fn a_schedule_that_keeps_failing_pauses_and_is_mended() {
     assert!(status == "idle" || status == "running", "{status}");
     let kinds = scene.run(&["events", "--json", "--limit", "1000"]).stdout;
     assert!(kinds.contains("\"schedule:paused\"") && kinds.contains("\"schedule:resumed\""), "{kinds}");
-    // The other way to end a pause.
+    // `schedule enable` also ends a pause.
     std::fs::remove_file(scene.root.join("mended")).unwrap();
     paused();
     assert_eq!(scene.run(&["schedule", "enable", "broken/often"]).code, Some(0));
     assert_ne!(scene.json(&["why", "broken/often"])["schedule"]["status"], "paused");
 }
 
-/// Tokens of a model whose price nobody knows count as if it were a dear one, and what is done is done.
+/// Tokens of a model without a known price count as those of an expensive model, and the job still completes.
 #[test]
 fn a_model_without_a_price_counts_as_a_dear_one() {
     let fleet = r#"
@@ -208,7 +208,7 @@ agents:
         ),
         "{told}"
     );
-    // The second one takes all that is left, and there is no third.
+    // The second job uses the rest, and there is no third.
     assert_eq!(run()["usage"]["assumed_usd"].as_f64(), Some(0.1));
     scene.run(&["trigger", "talker"]);
     let waits = wait_until("a job to wait", || {
@@ -216,7 +216,7 @@ agents:
         scene.json(&["job", jobs[0]["id"].as_str()?])["waits"]["message"].as_str().map(str::to_owned)
     });
     assert!(waits.contains("talker's daily budget of $0.50 is used up"), "{waits}");
-    // Without a limit in dollars it is nobody's business.
+    // Without a limit in dollars nothing is assumed.
     scene.write("cowhand.yaml", &fleet.replace("per_day_usd: 0.5", "per_day_tokens: 100000"));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     assert_eq!(run()["usage"]["assumed_usd"], Value::Null);
@@ -228,7 +228,7 @@ agents:
     assert_eq!(run()["usage"]["total_cost_usd"].as_f64(), Some(0.4));
 }
 
-/// An agent that only talks, and costs money each time.
+/// The agent uses no tools, and costs money each time.
 #[test]
 fn a_schedule_that_spends_on_nothing_pauses() {
     let scene = Scene::with(
@@ -256,7 +256,7 @@ agents:
     assert_eq!(why, "2 jobs in a row used no tool and cost $0.02");
 }
 
-/// There is no repository that a workspace could be made of, so nothing of it is started.
+/// There is no repository for a workspace, so no attempt can start.
 #[test]
 fn a_schedule_whose_jobs_cannot_start_pauses() {
     let scene = Scene::with(
@@ -281,7 +281,7 @@ agents:
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2);
 }
 
-/// Tokens of which nobody told a price are not free.
+/// Tokens without a known price are not shown as free.
 #[test]
 fn what_nobody_priced_is_not_said_to_cost_nothing() {
     let scene = Scene::with(

@@ -1,4 +1,4 @@
-//! What a person types to name a job, an agent or a schedule.
+//! The names of jobs, agents and schedules on the command line.
 
 use super::api::ask;
 use super::{Scene, wait_until};
@@ -186,7 +186,7 @@ fn a_config_that_is_not_there_is_a_mistake() {
         assert!(said.stderr.contains("nowhere/cowhand.yaml does not exist"), "{verb:?}: {}", said.stderr);
     }
     assert!(!scene.root.join("nowhere").exists());
-    // A daemon whose file is gone can still be reached.
+    // A daemon whose config file is missing can still be reached.
     scene.start();
     std::fs::remove_file(scene.root.join("cowhand.yaml")).unwrap();
     assert_eq!(scene.json(&["-c", "cowhand.yaml", "status"])["daemon"]["running"], true);
@@ -216,7 +216,7 @@ fn one_job_can_be_deleted_by_its_verb() {
     assert!(line.contains("job:deleted") && line.contains(" by "), "{events}");
     let again = scene.run(&["job", "delete", id]);
     assert!(again.code == Some(5) && again.stderr.contains("it was deleted at"), "{}", again.stderr);
-    // As pruning, it needs no daemon.
+    // It needs no daemon, like pruning.
     scene.go();
     let job = scene.json(&["trigger", "worker", "--wait"]);
     assert_eq!(scene.run(&["stop"]).code, Some(0));

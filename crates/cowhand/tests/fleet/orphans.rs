@@ -1,4 +1,4 @@
-//! Attempts whose lease is gone: whoever settled the job, no process of such an attempt goes on.
+//! Attempts without a lease: no process of such an attempt continues, whoever settled the job.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Scene, left_over, lives, lose, wait_until};
 use cowhand_testing::postgres::Postgres;
 
-/// Each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
+/// Returns a config in which each attempt writes its process id to `pid.ATTEMPT` and waits for the file `go`.
 fn fleet(store: &str, command: &str) -> String {
     format!(
         "{store}\nagents:\n  - name: waiter\n    runtime: command\n    command: [sh, -c, {command:?}]\n    \
@@ -31,7 +31,7 @@ fn file_of(scene: &Scene) -> String {
     scene.root.join(".cowhand/store.db").display().to_string()
 }
 
-/// The process of one attempt, once it is up.
+/// Waits for the process of an attempt.
 fn pid_of(scene: &Scene, attempt: u32) -> Pid {
     let file = scene.root.join(format!("pid.{attempt}"));
     let pid = wait_until("the agent to be up", || fs::read_to_string(&file).ok()?.trim().parse().ok());
@@ -43,7 +43,7 @@ fn triggered(scene: &Scene) -> (String, Pid) {
     (job, pid_of(scene, 1))
 }
 
-/// Settles the running attempt as another node does after the lease has run out.
+/// Settles the running attempt as another node does after the lease has expired.
 async fn lapse(url: &str, job: &str, retry: Retry) {
     let store = Store::open(url).await.unwrap();
     let job: JobId = job.parse().unwrap();
@@ -67,7 +67,7 @@ fn after(seconds: i64) -> Retry {
     Retry { max_attempts: 2, backoff: Interval::seconds(seconds), on }
 }
 
-/// The job waits for a second attempt for a day.
+/// Returns a policy by which the job waits a day for its second attempt.
 fn tomorrow() -> Retry {
     after(24 * 60 * 60)
 }
@@ -82,7 +82,7 @@ fn gone(pid: Pid) {
     wait_until("the process to be ended", || (!lives(pid)).then_some(()));
 }
 
-/// Nothing runs that was started in this folder but the daemon itself.
+/// Waits until no process of this folder runs except the daemon.
 fn nothing_left(scene: &Scene) {
     let daemon = scene.daemon();
     let others = || left_over(scene.folder.path()).into_iter().filter(|pid| Some(*pid) != daemon);
@@ -130,10 +130,10 @@ async fn a_start_ends_attempts_whose_lease_is_gone() {
     }
 }
 
-/// The second attempt does not begin beside the first.
+/// The second attempt does not begin before the first has ended.
 #[tokio::test]
 async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
-    // It needs a while to end: attempts that run side by side would both be in the file.
+    // It needs a while to end: attempts in parallel would be visible in the file.
     let slow = "echo + >> ran; trap 'sleep 1; echo - >> ran; exit' TERM; \
                 echo $$ > pid.$COWHAND_ATTEMPT; while [ ! -e go ]; do sleep 0.05; done; echo - >> ran";
     let scene = Scene::with(&fleet("", slow));
@@ -149,7 +149,7 @@ async fn the_next_attempt_waits_for_the_end_of_an_orphan() {
     assert_eq!(ran, "+\n-\n+\n-\n");
 }
 
-/// Also where a person has removed the folders of the attempts.
+/// This also works if a person has removed the folders of the attempts.
 #[tokio::test]
 async fn a_start_ends_attempts_whose_folder_is_gone() {
     let scene = on_file();
@@ -166,12 +166,12 @@ async fn a_start_ends_attempts_whose_folder_is_gone() {
     gone(agent);
 }
 
-/// Two folders, each with a daemon of its own, on one database.
+/// Creates two folders, each with its own daemon, on one database.
 fn two_nodes(server: &Postgres) -> [Scene; 2] {
     [(), ()].map(|()| Scene::with(&fleet(&format!("store: {}", server.url()), WAITS)))
 }
 
-/// One that was stopped for longer than its lease finds that another node has gone on with the job.
+/// A node that was stopped for longer than its lease finds that another node has continued the job.
 #[test]
 fn a_node_that_slept_ends_what_another_has_taken_over() {
     let server = Postgres::start();
@@ -181,7 +181,7 @@ fn a_node_that_slept_ends_what_another_has_taken_over() {
     let daemon = first.daemon().unwrap();
     second.start();
     kill_process(daemon, Signal::STOP).unwrap();
-    // The lease has to run out first.
+    // The lease has to expire first.
     wait_until("it to be lost", || {
         second.log().contains("its node stopped renewing the lease").then_some(())
     });

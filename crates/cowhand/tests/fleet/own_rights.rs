@@ -1,4 +1,5 @@
-//! An agent outside of any sandbox reaches the owner's socket, and gets no more there than the token of its job gives it.
+//! An agent outside of any sandbox reaches the owner's socket, and has only the rights of its job's token
+//! there.
 
 use std::fs;
 
@@ -7,8 +8,8 @@ use serde_json::{Value, json};
 use super::asks::send;
 use super::{Scene, wait_until};
 
-/// Runs `attack`, a list of names and requests, in ways that try to hide where the caller comes from. Each answer's code
-/// goes to a file of the name of the way and the request.
+/// Script that sends the requests in `attack` in ways that try to hide the caller. The status of each answer
+/// goes to a file named after the way and the request.
 const AGENT: &str = r#"
 printf %s "$COWHAND_JOB_TOKEN" > token
 while [ ! -e ask ]; do sleep 0.05; done
@@ -100,7 +101,7 @@ fn an_agent_cannot_approve_itself() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap())
         .filter(|event| event["type"] == "access:refused")
         .collect();
-    // One for each endpoint, however often it is tried.
+    // One event for each endpoint, however often it is tried.
     assert_eq!(refused.len(), 9, "{refused:#?}");
     for event in &refused {
         assert_eq!(event["job"], json!(job), "{event}");
@@ -115,14 +116,14 @@ fn an_agent_cannot_approve_itself() {
     let audit = scene.run(&["events", "--audit", "--limit", "1000"]).stdout;
     assert!(audit.contains("POST /api/v1/asks/{ask}/answer"), "{audit}");
 
-    // People can do all that.
+    // People may do all of this.
     assert_eq!(scene.run(&["approve", &ask]).code, Some(0));
     assert_eq!(scene.run(&["trigger", "other", "--wait"]).code, Some(0));
     scene.write("go", "");
     wait_until("the job to end", || Some(scene.job(&job)).filter(|job| job["finished_at"].is_string()));
 }
 
-/// A hook is a command of the config: it has the rights of whoever wrote that.
+/// A hook is a command of the config, and has the rights of its author.
 #[test]
 fn a_hook_may_trigger() {
     let cowhand = env!("CARGO_BIN_EXE_cowhand");

@@ -1,4 +1,4 @@
-//! What is old goes, when somebody asks for it or by itself, and nothing else does.
+//! Pruning, by hand and by the daemon, removes old jobs and nothing else.
 
 use std::fs::{self, File};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::api::ask;
 use super::{FLEET, Scene, wait_until};
 
-/// The names of files and folders that belong to the job.
+/// Returns the names of the files and folders of the job.
 fn files(scene: &Scene, job: &str) -> Vec<String> {
     let state = scene.root.join(".cowhand");
     let both = ["jobs", "attempts"].map(|folder| fs::read_dir(state.join(folder)).unwrap());
@@ -17,7 +17,7 @@ fn files(scene: &Scene, job: &str) -> Vec<String> {
     ours
 }
 
-/// A job that has ended, however it did.
+/// Runs a job to its end, whatever its outcome.
 fn ran(scene: &Scene, agent: &str) -> String {
     let said = scene.run(&["trigger", agent, "--wait", "--json"]);
     let job: Value = serde_json::from_str(&said.stdout).unwrap();
@@ -104,7 +104,7 @@ fn one_job_can_be_deleted() {
     let delete = || ask(&scene, "DELETE", &format!("jobs/{job}"), "");
     let answer = delete();
     assert!(answer.contains("200 OK") && answer.contains(&job), "{answer}");
-    // A view that was just being written goes when the log is read on.
+    // A view that was being written is removed when the log is read on.
     wait_until("its files to go", || files(&scene, &job).is_empty().then_some(()));
     let again = delete();
     assert!(again.contains("404 Not Found") && again.contains("it was deleted at"), "{again}");
@@ -152,7 +152,7 @@ fn the_daemon_prunes_by_itself() {
     scene.write("cowhand.yaml", &keeps_two);
     wait_until("the oldest to go", || files(&scene, &jobs[0]).is_empty().then_some(()));
     assert_eq!(files(&scene, &jobs[1]).len(), 3);
-    // Those that have left the fleet follow the root file.
+    // Jobs of removed agents follow the root file.
     let alone = "retention: {max_jobs_per_agent: 1}\nagents: [{name: a, runtime: command, command: [cat]}]";
     scene.write("cowhand.yaml", alone);
     scene.run(&["restart"]);
@@ -164,7 +164,7 @@ fn the_daemon_prunes_by_itself() {
     assert_eq!(left, [others[1].as_str(), jobs[2].as_str()], "an agent's newest job stays");
 }
 
-/// Rows are gone and files are not: whoever comes next finishes it, and no view comes back.
+/// The rows are deleted and the files are not: the next prune or start finishes it, and no view comes back.
 #[test]
 fn a_prune_that_is_killed_is_finished() {
     for place in ["pruned", "removing"] {
@@ -195,7 +195,7 @@ fn the_doctor_warns_of_a_large_folder() {
     };
     let small = disk_use();
     assert!(small.starts_with("ok"), "{small}");
-    // Sparse, so that it takes no room.
+    // The file is sparse, so it takes no space.
     let file = scene.root.join(".cowhand/jobs/job-2026-01-01-aaaaaa.jsonl");
     File::create(&file).unwrap().set_len(2_000_000_000).unwrap();
     let large = disk_use();

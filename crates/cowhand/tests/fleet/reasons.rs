@@ -1,8 +1,8 @@
-//! Why a schedule does not fire: the right reason, and words that lead on.
+//! The reasons why a schedule does not fire, and their messages.
 
 use super::{Scene, wait_until};
 
-/// The line of `why` that follows the first one, or the first one.
+/// Returns the output of `why`.
 fn why(scene: &Scene, name: &str) -> String {
     scene.run(&["why", name]).stdout
 }
@@ -88,7 +88,7 @@ fn a_delay_that_has_fired_has_finished() {
     let refused = scene.run(&["schedule", "enable", "a/once"]);
     assert_ne!(refused.code, Some(0));
     assert!(refused.stderr.contains("`cowhand trigger a once` runs it again"), "{}", refused.stderr);
-    // Turned off as well, it is no different.
+    // It is the same if it is also turned off.
     scene.run(&["schedule", "disable", "a/once"]);
     assert_ne!(scene.run(&["schedule", "enable", "a/once"]).code, Some(0));
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 1);
@@ -217,7 +217,7 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     wait_until("the retry", || scene.json(&["job", &retried])["waits"].is_object().then_some(()));
     let said = scene.run(&["job", &retried]).stdout;
     assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
-    // The agents leave the config; what they had to do is still told of.
+    // The agents leave the config; their jobs are still shown.
     scene.write("cowhand.yaml", &format!("agents:\n{other}"));
     scene.json(&["reload"]);
     let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -233,7 +233,7 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
         "{said}"
     );
     assert_eq!(scene.run(&["why", "nobody"]).code, Some(5));
-    // `adopt` moves no jobs to another agent, so nobody is told to use it. What is advised works.
+    // `adopt` moves no jobs to another agent, so it is not advised. The advised commands work.
     assert!(!said.contains("adopt") && said.contains("put it back under this name"), "{said}");
     assert_eq!(scene.run(&["cancel", "--agent", "fails", "--yes"]).code, Some(0));
     assert_eq!(scene.json(&["job", &retried])["status"], "cancelled");
@@ -279,14 +279,14 @@ agents:
         let status = scene.run(&["status"]).stdout;
         let said = why(&scene, &format!("{agent}/s"));
         for text in [status, said] {
-            // Long lines are broken between words.
+            // Long lines are wrapped between words.
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(text.contains(sentence.trim_end()), "{text}");
         }
     }
 }
 
-/// Why a job or an attempt ended stands in its output and in its file, not only in `job`.
+/// The reason for the end of a job or an attempt is in its output and in its file, not only in `job`.
 #[test]
 fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
     let scene = Scene::with(
@@ -325,7 +325,7 @@ fn output_and_file_of_a_job_say_why_it_or_an_attempt_ended() {
     }
 }
 
-/// Nobody prepares anything while no daemon runs.
+/// Nothing is prepared while no daemon runs.
 #[test]
 fn a_stopped_fleet_prepares_nothing() {
     let scene = Scene::with(
@@ -361,7 +361,7 @@ fn a_stopped_fleet_prepares_nothing() {
     wait_until("its job", || (!scene.json(&["jobs"]).as_array().unwrap().is_empty()).then_some(()));
 }
 
-/// The code is for programs.
+/// The error code is for programs, and not in the message.
 #[test]
 fn what_a_job_waits_for_is_a_sentence() {
     let scene = Scene::with(

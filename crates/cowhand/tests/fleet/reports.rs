@@ -1,4 +1,4 @@
-//! Agents say what their work came to, and whoever wanted the work is told.
+//! Reports of agents, and where they are shown.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::asks::{send, token_of};
 use super::{Scene, wait_until};
 
-/// Ends well in any case, once it may.
+/// The agent always succeeds, when there is a file `go`.
 const FLEET: &str = r#"
 agents:
   - name: one
@@ -29,7 +29,7 @@ fn scene() -> Scene {
     scene
 }
 
-/// A job of the work source that is up, and its token.
+/// Starts a job of the work source; returns its id and its token.
 fn working(scene: &Scene) -> (String, String) {
     let job = scene.json(&["trigger", "one", "poll"])["id"].as_str().unwrap().to_owned();
     let token = wait_until("the agent to be up", || {

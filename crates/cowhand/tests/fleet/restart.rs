@@ -1,11 +1,11 @@
-//! `restart`: the old daemon is stopped only if a new one can start, and the new one is started in the same way.
+//! `restart` stops the old daemon only if a new one can start, and starts the new one with the same options.
 
 use std::fs;
 use std::net::TcpListener;
 
 use super::{FLEET, Scene, has_ended};
 
-/// The daemon, its agent and its job are as they were.
+/// Checks that the daemon and its job continue.
 #[track_caller]
 fn goes_on(scene: &Scene, daemon: rustix::process::Pid, job: &str) {
     assert_eq!(scene.daemon(), Some(daemon));
@@ -40,7 +40,7 @@ fn a_daemon_that_cannot_be_followed_is_left_alone() {
     assert_eq!(scene.job(&job)["status"], "running");
 }
 
-/// Whoever restarts in the place of the backup that `status` advises would lose the history and the agents.
+/// A restart, instead of the backup that `status` advises, would lose the history and the agents.
 #[test]
 fn a_store_that_was_removed_is_not_restarted_away() {
     let scene = Scene::started();
@@ -60,7 +60,7 @@ fn a_store_that_was_removed_is_not_restarted_away() {
     assert!(!scene.root.join(".cowhand/store.db").exists());
     let started = scene.run(&["start", "-d"]);
     assert_eq!(started.code, Some(5), "{}", started.stderr);
-    // The advice works as it is written.
+    // The advised command works unchanged.
     assert_eq!(scene.run(&["backup", "saved.db"]).code, Some(0));
     let stopped = scene.run(&["stop", "--keep-agents"]);
     assert_eq!((stopped.code, stopped.stdout.as_str()), (Some(0), "stopped; 1 job runs on\n"));
@@ -107,7 +107,7 @@ fn a_daemon_is_started_again_as_it_was() {
         restarted.stderr
     );
     assert!(command_line().contains("--log-format json") && command_line().contains("--stop-timeout 8"));
-    // Also on the port that the old one still has, and after one that was killed.
+    // It also works on the port that the old daemon still has, and after a daemon that was killed.
     let restarted = scene.run(&["restart"]);
     assert_eq!(
         (restarted.code, restarted.stdout.as_str()),
@@ -125,7 +125,7 @@ fn a_daemon_is_started_again_as_it_was() {
     );
 }
 
-/// What is not known before: the folder of the jobs' socket cannot be made.
+/// A failure that is not known before: the folder of the job socket cannot be created.
 #[test]
 fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
     let scene = Scene::started();
@@ -143,7 +143,7 @@ fn a_restart_that_fails_half_way_says_that_no_daemon_runs() {
     assert_eq!(scene.run(&["restart"]).code, Some(0));
 }
 
-/// A server that was turned off is not opened because nobody knows that it was.
+/// A server that was turned off is not opened if the stored options cannot be read.
 #[test]
 fn a_start_that_cannot_be_read_is_not_guessed() {
     let scene = Scene::started();
@@ -158,7 +158,7 @@ fn a_start_that_cannot_be_read_is_not_guessed() {
         }
         assert_eq!(scene.daemon(), Some(daemon), "{text:?}");
     }
-    // The advice works.
+    // The advised commands work.
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
     scene.start();
     let restarted = scene.run(&["restart"]);

@@ -1,10 +1,10 @@
-//! A fleet after `restore`: it goes on from the moment of the backup, whatever was done after that.
+//! A fleet after `restore` continues from the moment of the backup, whatever happened later.
 
 use std::fs;
 
 use super::{Scene, wait_until};
 
-/// `one` works on one job at a time, until there is a file `go`; each run leaves a line.
+/// `one` works on one job at a time, until there is a file `go`; each run writes a line.
 const ONE: &str = r#"
 agents:
   - name: one
@@ -49,7 +49,7 @@ fn what_waited_at_the_backup_runs_although_it_ran_before() {
     wait_until("the hook of this history", || (times("hooks", &second) == 2).then_some(()));
 }
 
-/// What it came to after the backup is kept with its attempt. Without that nobody knows more than how it ended.
+/// The result after the backup is kept with its attempt. Without that folder, only the end is known.
 #[test]
 fn what_ran_at_the_backup_comes_to_what_it_came_to() {
     for kept in [true, false] {

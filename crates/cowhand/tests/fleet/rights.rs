@@ -1,4 +1,5 @@
-//! What a schedule forbids its jobs stays forbidden: in what follows from them, and when the schedule has gone.
+//! The restrictions of a schedule also apply to follow-ups of its jobs, and after the schedule has left the
+//! config.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use serde_json::{Value, json};
 use super::asks::send;
 use super::{Scene, wait_until};
 
-/// Tries to write outside of where it works, asks for a job of itself, and fails the second time.
+/// Script that tries to write outside of its directory, asks for a follow-up for itself, and fails the second
+/// time.
 const WAKES_ITSELF: &str = r#"
 echo ran >> heard
 (echo x > ../"free-$(wc -l < heard)") 2> /dev/null
@@ -17,7 +19,8 @@ curl -s --unix-socket "$COWHAND_SOCKET" -H "authorization: Bearer $COWHAND_JOB_T
 [ "$(wc -l < heard)" = 1 ]
 "#;
 
-/// The rules of its schedule hold it, and it is no firing of that: neither its end nor its failure counts there.
+/// The rules of its schedule apply to a follow-up, but it is not a firing: neither its end nor its failure
+/// counts there.
 #[test]
 fn whoever_wakes_itself_is_held_as_before() {
     let agent = json!({
@@ -47,7 +50,7 @@ fn whoever_wakes_itself_is_held_as_before() {
     assert_eq!((&first["trigger_type"], &second["trigger_type"]), (&json!("schedule"), &json!("manual")));
     let schedule = scene.json(&["schedule", "show", "one/poll"]);
     let time = |value: &Value| value.as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
-    // A schedule counts from when the end of its job was noticed.
+    // A schedule counts from the time at which the end of its job was noticed.
     let last_run = time(&schedule["last_run_at"]);
     let (end, next_end) = (time(&first["finished_at"]), time(&second["finished_at"]));
     assert!(end <= last_run && last_run < next_end, "{schedule:#}");
@@ -58,7 +61,7 @@ fn whoever_wakes_itself_is_held_as_before() {
     );
 }
 
-/// An agent of the Agent Client Protocol that keeps its token and waits for `go`.
+/// Agent of the Agent Client Protocol that stores its token and waits for `go`.
 const WAITS: &str = r#"
 say() { printf '%s\n' "$1"; }
 hear() { IFS= read -r heard || exit 9; }
@@ -80,7 +83,7 @@ fn fleet(schedules: &Value) -> String {
     format!("agents: {}", json!([agent]))
 }
 
-/// A job of the schedule `narrow` that runs, and its token.
+/// Starts a job of the schedule `narrow`; returns it with its token.
 fn narrow() -> (Scene, String, String) {
     let scene = Scene::with(&fleet(&json!({
         "narrow": {"type": "manual", "prompt": "Go.", "permissions": {"deny": ["execute(cargo publish *)"]}},
@@ -111,7 +114,7 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
     let waits = scene.json(&["trigger", "one", "narrow"])["id"].as_str().unwrap().to_owned();
     scene.write("cowhand.yaml", &fleet(&json!({"wide": {"type": "manual", "prompt": "Go."}})));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
-    // What it forbade nobody knows any more, so a person is asked; what the agent's own rules forbid stays so.
+    // The rules of the schedule are unknown now, so a person is asked; the agent's own rules still apply.
     for (command, expected) in [("cargo test", "asked"), ("cargo publish", "asked"), ("rm x", "denied")] {
         assert_eq!(verdict(&scene, &job, &token, command), expected, "{command}");
     }
@@ -124,7 +127,7 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
     assert_eq!(said.code, Some(5), "{}{}", said.stdout, said.stderr);
     assert!(said.stderr.contains("narrow"), "{}", said.stderr);
     assert_eq!(scene.json(&["jobs"]).as_array().unwrap().len(), 2, "no third job");
-    // It is not lost: with its schedule it goes on.
+    // The job is not lost: it continues when its schedule comes back.
     assert_eq!(scene.job(&waits)["status"], "pending");
     scene.write("cowhand.yaml", &fleet(&json!({"narrow": {"type": "manual", "prompt": "Go."}})));
     assert_eq!(scene.run(&["reload"]).code, Some(0));
@@ -134,7 +137,7 @@ fn a_schedule_that_goes_does_not_set_its_jobs_free() {
     assert_eq!(done["status"], "completed", "{done:#}");
 }
 
-/// However often it tries: one event, one line that counts.
+/// Repeated attempts give one event, and one line with a count.
 #[test]
 fn what_a_rule_denied_is_told() {
     let (scene, job, token) = narrow();

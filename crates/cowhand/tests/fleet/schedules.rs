@@ -1,4 +1,4 @@
-//! Schedules: listed, turned on and off, and asked why.
+//! Schedules: list, turning on and off, and reasons.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -20,7 +20,7 @@ fn how_they_stand() {
     scene.snapshot("how_they_stand", &verbs.map(|verb| scene.shown(verb)));
 }
 
-/// The id is what a `dispatch_result` can name, so it is told, and the same however it is asked for.
+/// A `dispatch_result` can name the id, so all verbs show it, and it is always the same.
 #[test]
 fn ids_are_told() {
     let scene = Scene::new();
@@ -75,7 +75,7 @@ fn when_they_fire() {
     insta::assert_snapshot!(shown.join("\n"));
 }
 
-/// The five reasons that were promised; `at_capacity` has a test of its own below.
+/// The five promised reasons; `at_capacity` has its own test below.
 #[test]
 fn why_one_does_not_fire_now() {
     let scene = Scene::with(
@@ -134,7 +134,7 @@ fn the_next_run_is_the_next_firing() {
     });
     let time = |value: &serde_json::Value| value.as_str().unwrap().parse::<Timestamp>().unwrap();
     assert_eq!(time(&often["next_run_at"]), time(&often["last_run_at"]) + SignedDuration::from_hours(5));
-    // The other one would have to fire between the two questions.
+    // This could only fail if the schedule fires between the two requests.
     let nightly = scene.json(&["schedule", "show", "a/nightly"]);
     let next = scene.json(&["schedule", "next", "--cron", "0 3 * * *", "--timezone", "UTC", "--count", "1"]);
     assert_eq!(time(&nightly["next_run_at"]), time(&next[0]));
@@ -165,7 +165,7 @@ fn why_one_waits() {
     });
 }
 
-/// A run by hand moves no interval, so it is no run of the schedule's own; everybody who names that time says so.
+/// A run by hand does not move an interval, so it is not an own run of the schedule; all verbs use that name.
 #[test]
 fn the_last_run_is_the_schedules_own() {
     let scene = Scene::started();

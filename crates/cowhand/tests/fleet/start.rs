@@ -1,8 +1,8 @@
-//! What `start` says about the config.
+//! The warnings of `start` about the config.
 
 use super::Scene;
 
-/// The old name of a key, a value that does nothing: warnings, not errors.
+/// Config with the old name of a key and a value without effect: warnings, not errors.
 const WARNED: &str = "agents:
   - {name: a, runtime: command, command: ['true'], model: opus}
 ";

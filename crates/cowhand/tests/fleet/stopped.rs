@@ -1,4 +1,4 @@
-//! An attempt that is stopped, and a daemon that does not live to see its end.
+//! An attempt that is stopped, and a daemon that dies before its end.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{Scene, left_over, lose, wait_until};
 
-/// It says that it was asked to stop, and takes its time; once there is a file `quick` it needs none.
+/// The agent writes a file when it is asked to stop, and delays its end; if there is a file `quick` it ends
+/// at once.
 const SLOW: &str = r#"
 agents:
   - name: slow
@@ -22,8 +23,8 @@ fn fleet(limit: &str, more: &str) -> String {
     SLOW.replace("LIMIT", limit).replace("MORE", more)
 }
 
-/// An attempt that has outrun its time and was asked to stop, and the daemon that did so. How long it may run is said once
-/// it listens, to a daemon that takes it up.
+/// Starts an attempt that exceeds its timeout and is asked to stop; returns the daemon that asked. The
+/// timeout is set only when the agent is up, by a new daemon.
 fn asked_to_stop(more: &str, trigger: bool) -> (Scene, Pid) {
     let scene = Scene::with(&fleet("1h", more));
     scene.start();
@@ -39,7 +40,7 @@ fn asked_to_stop(more: &str, trigger: bool) -> (Scene, Pid) {
     (scene, daemon)
 }
 
-/// The daemon has died, and then the attempt ended. The next daemon has other limits.
+/// Kills the daemon, and then lets the attempt end. The next daemon has other limits.
 fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
     let (scene, daemon) = asked_to_stop(more, trigger);
     lose(daemon);
@@ -51,14 +52,14 @@ fn stopped_by_one_who_died(more: &str, trigger: bool) -> Scene {
     scene
 }
 
-/// The folder of the only one that there is.
+/// Returns the folder of the only attempt.
 fn attempt(scene: &Scene) -> PathBuf {
     let attempts: Vec<_> = fs::read_dir(scene.root.join(".cowhand/attempts")).unwrap().flatten().collect();
     assert_eq!(attempts.len(), 1, "{attempts:?}");
     attempts[0].path()
 }
 
-/// The job that has come to its end.
+/// Waits for the end of the job.
 fn ended(scene: &Scene) -> Value {
     wait_until("it to end", || {
         let jobs = scene.json(&["jobs"]);
@@ -116,7 +117,7 @@ fn a_timeout_stays_one_and_counts() {
     assert_eq!(why["schedule"]["status"], "paused", "{why:#}");
 }
 
-/// Whoever was cancelled is cancelled, also if nobody is left to say how it ended.
+/// A cancelled job stays cancelled, even if no process is left that could report its end.
 #[test]
 fn a_cancelled_one_stays_cancelled() {
     let scene = Scene::with(&fleet("1h", ""));
@@ -127,7 +128,7 @@ fn a_cancelled_one_stays_cancelled() {
     let keeper = fs::read(attempt(&scene).join("keeper.json")).unwrap();
     let keeper = serde_json::from_slice::<Value>(&keeper).unwrap()["pid"].as_i64().unwrap();
     let keeper = Pid::from_raw(keeper.try_into().unwrap()).unwrap();
-    // It answers when the job has ended, which nobody here lives to see.
+    // The verb returns when the job has ended, which does not happen here.
     let cancel = scene.spawn(&["cancel", &job]);
     wait_until("it to be asked", || scene.root.join("asked").exists().then_some(()));
     lose(daemon);
@@ -147,7 +148,7 @@ fn a_cancelled_one_stays_cancelled() {
     assert_eq!(job["status"], "cancelled", "{job:#}");
 }
 
-/// What became of the jobs cannot be read, and that is not said to be nothing.
+/// The state of the jobs cannot be read, and is reported as unknown, not as empty.
 #[test]
 fn a_stop_says_what_it_does_not_know() {
     for json in [false, true] {

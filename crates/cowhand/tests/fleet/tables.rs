@@ -1,4 +1,4 @@
-//! Tables on terminals of several widths: no line is broken, and every column begins where its heading does.
+//! Tables on terminals of several widths: no line is wrapped, and every column begins where its heading does.
 
 use super::Scene;
 use super::terminal::lines_on;
@@ -14,7 +14,7 @@ const FLEET: &str = "agents:
   - {name: b, runtime: command, command: [sh, -c, 'echo short'], default_prompt: Look.}
 ";
 
-/// Display columns, as a terminal counts them: Chinese signs take two.
+/// Counts columns as a terminal does: Chinese characters take two.
 fn columns(text: &str) -> usize {
     let wide =
         |c: char| matches!(c, '\u{2e80}'..='\u{a4cf}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ff60}');
@@ -45,7 +45,7 @@ fn a_table_fits_the_terminal() {
         for verb in verbs {
             let lines = lines_on(scene.command(verb), width);
             assert!(lines.len() > 1, "{verb:?}");
-            // A name that is longer than the terminal is wide cannot be broken.
+            // A name that is longer than the width of the terminal cannot be wrapped.
             for line in lines.iter().filter(|line| line.contains(' ')) {
                 assert!(
                     columns(line) <= usize::from(width),

@@ -1,4 +1,4 @@
-//! A terminal for a verb to show itself on.
+//! A terminal for the output of a verb.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,14 +16,14 @@ use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::Running;
 
-/// A verb with its standard error on a terminal.
+/// Verb with its standard error on a terminal.
 pub(super) struct Shown {
     pub(super) verb: Running,
     screen: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
 }
 
-/// A terminal of that width: our side, and the side that a verb writes to.
+/// Opens a terminal of this width: our side, and the side for a verb.
 fn terminal(columns: u16) -> (OwnedFd, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -36,16 +36,16 @@ fn terminal(columns: u16) -> (OwnedFd, File) {
     (ours, options.open(OsStr::from_bytes(name.as_bytes())).unwrap())
 }
 
-/// The lines that a verb prints on a terminal of that width, without colours.
+/// Returns the lines that a verb prints on a terminal of this width, without colours.
 pub(super) fn lines_on(mut command: Command, columns: u16) -> Vec<String> {
     let (ours, theirs) = terminal(columns);
     let mut child = command.env("NO_COLOR", "1").stdout(theirs).spawn().unwrap();
-    // The command holds the other side open as long as it lives.
+    // The command holds the other side open while it exists.
     drop(command);
     let mut bytes = Vec::new();
     let mut part = [0; 4096];
     let mut ours = File::from(ours);
-    // It ends with an error when nobody has the other side open any more.
+    // Reading ends with an error when the other side is closed.
     while let Ok(count @ 1..) = ours.read(&mut part) {
         bytes.extend_from_slice(&part[..count]);
     }
@@ -63,7 +63,7 @@ impl Shown {
         let reader = std::thread::spawn(move || {
             let mut part = [0; 4096];
             let mut ours = File::from(ours);
-            // It ends with an error when nobody has the other side open any more.
+            // Reading ends with an error when the other side is closed.
             while let Ok(count @ 1..) = ours.read(&mut part) {
                 all.lock().unwrap().extend_from_slice(&part[..count]);
             }
@@ -71,12 +71,12 @@ impl Shown {
         Self { verb, screen, reader }
     }
 
-    /// What came to the screen so far.
+    /// Returns the screen so far.
     pub(super) fn screen(&self) -> String {
         String::from_utf8_lossy(&self.screen.lock().unwrap()).into_owned()
     }
 
-    /// The exit code, standard output, and everything that came to the screen.
+    /// Returns the exit code, standard output, and the whole screen.
     pub(super) fn end(self) -> (Option<i32>, String, String) {
         let said = self.verb.end();
         self.reader.join().unwrap();

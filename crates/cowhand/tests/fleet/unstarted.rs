@@ -1,4 +1,4 @@
-//! Jobs that end between two attempts, or before the first one, and agents that have none.
+//! Jobs that end between two attempts or before the first one, and agents without jobs.
 
 use std::fs;
 

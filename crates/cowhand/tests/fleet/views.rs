@@ -1,4 +1,4 @@
-//! Files for people, and what else can be read of a job, also with other people's programs.
+//! Views, and other readable data of a job, also read with other programs.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -28,7 +28,7 @@ agents:
 "#;
 
 impl Scene {
-    /// How an agent stands in `state.yaml`, once it stands so.
+    /// Waits until an agent has this status in `state.yaml`.
     fn shows(&self, agent: &str, status: &str) -> Value {
         wait_until(&format!("{agent} to be {status} in state.yaml"), || {
             let agent = self.yaml("state.yaml")["agents"][agent].clone();
@@ -45,7 +45,7 @@ impl Scene {
     }
 }
 
-/// Maps within maps, one key a line: all that these views are made of.
+/// Parses nested maps with one key per line, which is all that these views contain.
 fn yaml(text: &str) -> Value {
     let mut all = Value::Object(serde_json::Map::new());
     let mut above: Vec<(usize, String)> = Vec::new();
@@ -145,7 +145,7 @@ fn output_is_kept_as_text_where_that_was_asked_for() {
         wait_until(text, || (fs::read_to_string(&log).unwrap_or_default() == text).then_some(()));
     };
     holds("up\n");
-    // At once, since the daemon may write into it meanwhile.
+    // Moved in one step, since the daemon may write into it meanwhile.
     fs::rename(scene.in_jobs(&job), scene.root.join("away")).unwrap();
     holds("up\n");
     scene.go();
@@ -293,7 +293,7 @@ fn a_fork_is_made_of_a_job_and_an_agent_that_are_there() {
     );
 }
 
-/// The file of a job names its schedule as the store does, however many jobs there are.
+/// The file of a job names its schedule as the store does, for any number of jobs.
 #[test]
 fn an_adopted_schedule_is_renamed_in_the_files_of_its_jobs() {
     let fleet = |schedules: &str| {

@@ -1,4 +1,4 @@
-//! Verbs that wait or follow: what a person sees meanwhile, an interrupt, and a daemon that goes away.
+//! Verbs that wait or follow: their display, interrupts, and a daemon that stops.
 
 use std::fs;
 
@@ -7,10 +7,11 @@ use serde_json::Value;
 use super::terminal::Shown;
 use super::{Scene, wait_until};
 
-/// Back to the start of the line, and nothing left on it.
+/// Control sequence that clears the line.
 const ERASE: &str = "\r\u{1b}[K";
 
-/// As it comes to a terminal of that width while one job runs on: `stop`, until it has shown this.
+/// Runs `stop` on a terminal of this width while one job runs, until it has shown `picture`; returns the
+/// screen.
 fn stop_on(scene: &Scene, columns: u16, picture: &str) -> String {
     let mut command = scene.command(&["stop"]);
     command.env("TERM", "xterm");
@@ -65,7 +66,7 @@ fn whoever_waits_for_a_job_sees_that_it_runs() {
     assert!(stdout.contains("completed after"), "{stdout}");
     assert!(screen.ends_with(ERASE), "{screen:?}");
     assert!(screen.matches("note: ").count() <= 1, "{screen:?}");
-    // It waited for longer than the other.
+    // It waited longer than the other.
     let (code, _, screen) = dumb.end();
     assert_eq!(code, Some(0), "{screen}");
     assert!(
@@ -152,7 +153,7 @@ fn whoever_follows_events_misses_none_over_restarts() {
     let mut follower = scene.spawn(&["events", "-f", "--json", "--after", "0"]);
     let mut heard = Vec::new();
     for _ in 0..2 {
-        // What runs on meanwhile is settled by the next daemon.
+        // The next daemon settles the job that runs meanwhile.
         let job = scene.json(&["trigger", "busy"])["id"].as_str().unwrap().to_owned();
         while !heard.last().is_some_and(|line: &String| line.contains(&job)) {
             heard.push(follower.line());
@@ -220,7 +221,7 @@ fn what_a_stop_lets_finish_is_told_to_the_end() {
 
 #[test]
 fn a_stop_ends_all_agents_at_once() {
-    // Each goes when it has seen that both were told to.
+    // Each agent ends when it has seen that both got the signal.
     let agent = |name: &str| {
         format!(
             "  - name: {name}

@@ -83,7 +83,7 @@ fn queues_can_be_narrowed_and_read_in_parts() {
         let page = ask(&format!("limit=1{cursor}"));
         let [item] = page["items"].as_array().unwrap().as_slice() else { panic!("{page:#}") };
         seen.push(item["external_id"].as_str().unwrap().to_owned());
-        // What comes, goes and changes on the way hides nothing else.
+        // Items that appear, disappear or change meanwhile hide no others.
         if seen.len() == 2 {
             fs::remove_file(scene.root.join("tasks/two.md")).unwrap();
         }
@@ -103,7 +103,7 @@ fn queues_can_be_narrowed_and_read_in_parts() {
     }
 }
 
-/// Nobody is told that there is no source where there is one.
+/// No message says that there is no source where there is one.
 #[test]
 fn an_empty_list_says_why() {
     let scene = Scene::with(FLEET);
@@ -119,7 +119,7 @@ fn an_empty_list_says_why() {
     let without = Scene::with("agents:\n  - {name: a, runtime: command, command: [make]}\n");
     assert!(said(&without, &[]).1.contains("no agent has a `work_source`"));
     assert_eq!(said(&without, &["--agent", "a"]).1, "a has no `work_source`, so there is no work for it\n");
-    // One that cannot be used does not hide the others, and says what to do.
+    // A source that cannot be used does not hide the others, and its message names the remedy.
     let github = FLEET.replace("schedules:\n", "schedules:\n      issues: {type: manual, work_source: {type: github, repo: o/r, auth: {token_env: NO_SUCH_TOKEN}}}\n");
     let both = Scene::with(
         &github
@@ -165,7 +165,7 @@ fn a_person_can_take_a_hand_in_it() {
     let again = scene.run(&["work", "claim", "files-two"]);
     assert_eq!(again.code, Some(5), "once is enough");
     assert!(again.stderr.contains("`cowhand work release files-two` gives it back"), "{}", again.stderr);
-    // The agents leave it alone and take the other one.
+    // The agents do not take it, and take the other one.
     let job = scene.json(&["trigger", "worker", "poll"]);
     assert_eq!(job["work_item"]["id"], "files-one");
     let said = scene.run(&["work", "list", "--all"]);
@@ -190,7 +190,7 @@ fn a_person_can_take_a_hand_in_it() {
     let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
     assert!(job.contains("work item    files-one  Do one; its source was told: success\n"), "{job}");
 
-    // Whoever did it is in the log.
+    // The actor is in the log.
     scene.write("tasks/two.md", "---\nstatus: failed\n---\n");
     assert_eq!(scene.run(&["work", "retry", "files-two"]).code, Some(0));
     let audit = scene.run(&["events", "--audit"]).stdout;
@@ -220,7 +220,7 @@ fn one_item_is_shown_as_it_stands_in_its_source() {
     }
 }
 
-/// What the store knows is shown also while the source cannot be read.
+/// Data of the store is shown even while the source cannot be read.
 #[test]
 fn results_that_could_not_be_told_are_shown() {
     let scene = scene();
@@ -242,7 +242,7 @@ fn results_that_could_not_be_told_are_shown() {
     assert!(listed.stdout.contains("closing, not told yet"), "{}", listed.stdout);
     let shown = scene.run(&["job", id]).stdout;
     assert!(shown.contains("its source could not be told yet"), "{shown}");
-    // The job has ended, so nobody is told to cancel it, and its result is not replaced.
+    // The job has ended, so a cancellation is not advised, and its result is not replaced.
     for verb in ["claim", "complete"] {
         let refused = scene.run(&["work", verb, "files-two"]);
         assert_eq!(refused.code, Some(5), "{}", refused.stdout);
@@ -253,7 +253,7 @@ fn results_that_could_not_be_told_are_shown() {
     wait_until("the result to be told", || read(&scene, "two").contains("status: completed").then_some(()));
 }
 
-/// A person has no end, unlike a job. What is advised works.
+/// A person's claim, unlike a job's, does not end by itself. The advised commands work.
 #[test]
 fn what_a_person_did_and_could_not_be_told_is_shown() {
     let scene = scene();
@@ -273,7 +273,7 @@ fn what_a_person_did_and_could_not_be_told_is_shown() {
     assert_eq!(scene.json(&["status"])["untold"], serde_json::json!([]));
 }
 
-/// Nobody is advised for ever to try an item again that was deleted.
+/// A retry of a deleted item is not advised for ever.
 #[test]
 fn an_item_that_was_given_up_and_deleted_is_forgotten() {
     let scene = Scene::with(&FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "exit 3"));
@@ -292,7 +292,7 @@ fn an_item_that_was_given_up_and_deleted_is_forgotten() {
     assert!(none.stderr.contains("there is no work item files-hard"), "{}", none.stderr);
 }
 
-/// What was given up is told everywhere, and what is advised works.
+/// Given-up items are shown everywhere, and the advised command works.
 #[test]
 fn what_was_given_up_is_told_and_can_be_tried_again() {
     let scene = Scene::with(&FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "[ -e go ] || exit 3"));
@@ -312,7 +312,7 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(told[0]["taken_by"], serde_json::json!([{"agent": "worker", "schedule": "poll"}]));
     let reason = told[0]["given_up"]["reason"].as_str().unwrap().to_owned();
 
-    // Until its source is told, the item is `closing`.
+    // The item is `closing` until the result is reported to its source.
     let items = wait_until("the source to be told", || {
         let items = scene.json(&["work", "list"]);
         (items[0]["status"] == "given_up").then_some(items)
@@ -354,7 +354,7 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(scene.run(&["work", "retry", "files-none"]).code, Some(5));
 }
 
-/// A secret that stands in an item, or that a person writes into a prompt, reaches the agent and no view.
+/// A secret in an item, or in a prompt of a person, reaches the agent and no view.
 #[test]
 fn known_secrets_in_items_and_prompts_are_in_no_view() {
     const SECRET: &str = "canary-of-the-mine-77";
@@ -423,7 +423,7 @@ fn known_secrets_in_items_and_prompts_are_in_no_view() {
     assert!(events.contains("job_record"), "{events}");
     shown.push(("GET events".to_owned(), events));
     scene.run(&["stop"]);
-    // Also what is read without a daemon.
+    // Also check reads without a daemon.
     look(&mut shown);
     shown.push(("events -f".to_owned(), scene.run(&["events", "-f", "--json"]).stdout));
     for (place, text) in shown {
@@ -431,7 +431,7 @@ fn known_secrets_in_items_and_prompts_are_in_no_view() {
     }
 }
 
-/// A source that takes a question and never answers is named, with what to do about it.
+/// A source that accepts a request and never answers is named, with the remedy.
 #[test]
 fn a_source_that_never_answers_is_not_waited_for_without_end() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

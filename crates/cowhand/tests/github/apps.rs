@@ -1,4 +1,4 @@
-//! GitHub Apps: the signed word, the token it buys, and when a new one is bought.
+//! GitHub Apps: the signed JWT, the installation token, and its renewal.
 
 use std::process::Command;
 
@@ -20,7 +20,7 @@ struct Keys {
     public: String,
 }
 
-/// Made anew each time: no key lies in the repository.
+/// Generates keys each time, so that the repository contains none.
 fn keys() -> Keys {
     const MAKE: &str = "
         const { generateKeyPairSync } = require('node:crypto');
@@ -65,12 +65,12 @@ async fn a_token_is_bought_once_and_again_when_it_ends() {
         assert_eq!(fake.world().sold, 1);
         assert_eq!(fake.requests().contains(&"GET /installation".to_owned()), installation_id.is_none());
 
-        // Taken back: the next request is refused, and goes well with a new one.
+        // The token is revoked: the next request is refused, and succeeds with a new token.
         fake.world().good_tokens = Some(Vec::new());
         assert!(source.get_work(&id(7)).await.unwrap().is_some());
         assert_eq!(fake.world().sold, 2);
 
-        // One that has less than a minute left is not used again.
+        // A token with less than a minute left is not used again.
         fake.world().good_tokens = Some(Vec::new());
         fake.world().token_life = SignedDuration::from_secs(50);
         for sold in 3..=5 {

@@ -1,4 +1,4 @@
-//! Claims, one claimer at a time: each step, each way to lose, and what others do in between.
+//! Claims, one claimant at a time: each step, each way to lose, and actions of others in between.
 
 use cowhand::work::github::{Claiming, GitHubSettings};
 use cowhand::work::{Claimant, WorkSource, WorkSourceError};
@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::fake::{Fake, Fault, LOGIN, Meanwhile, REPO, World};
 use crate::{claim, claimant, id, scene, settings, source_with};
 
-/// As another fleet would write it.
+/// Returns a claim marker of another fleet.
 fn foreign(until: Timestamp) -> String {
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
     format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
@@ -51,14 +51,15 @@ async fn the_steps_in_their_order() {
     assert!(agents.iter().all(|agent| agent.starts_with("cowhand/")), "{agents:?}");
 }
 
-/// All markers are written, one after another, before the first of them is read again: there is one wait for all.
+/// All markers are written, one after another, before the first of them is read again: all claims share one
+/// wait.
 #[tokio::test]
 async fn several_claims_share_one_wait() {
     let (fake, source) = scene().await;
     for number in 1..=8 {
         fake.add(number, &["ready"]);
     }
-    // One is taken by somebody else between our marker and our look, and one before we begin.
+    // Somebody else takes one between our marker and our check, and one before we begin.
     let marker = foreign(in_minutes(&fake, 5));
     fake.world().comment(3, "somebody", &marker);
     when(&fake, "POST /repos/my-org/my-repo/issues/5/comments", move |world| {
@@ -82,11 +83,11 @@ async fn several_claims_share_one_wait() {
     assert_eq!(requests.iter().filter(|request| is_marker(request)).count(), 7);
     let reads = |from: &[String]| from.iter().filter(|request| request.contains("/comments?")).count();
     assert_eq!((reads(&requests[..last_marker]), reads(&requests[last_marker..])), (8, 7), "{requests:#?}");
-    // What a claim costs more than the wait, which all share.
+    // The cost of the claims beside the wait, which they share.
     assert!(requests.len() < 8 * 9, "{}", requests.len());
 }
 
-/// What would stop every claim is tried once, and nothing is left behind.
+/// An error that would stop every claim is met once, and nothing is left behind.
 #[tokio::test]
 async fn what_stops_one_claim_stops_those_after_it() {
     let (fake, source) = scene().await;
@@ -115,7 +116,7 @@ async fn the_claimed_item_is_the_one_after_the_claim() {
     let claimed = source.claim_work(&id(7), &claimant("job-1")).await.unwrap();
     let ClaimResult::Claimed(item) = claimed else { panic!("{claimed:?}") };
     assert_eq!(item.labels, ["agent-working"]);
-    // Told again, as after a lost answer, it is still ours and nothing is posted twice.
+    // A repeated claim, as after a lost answer, succeeds and posts nothing twice.
     claim(&source, 7, "job-1").await.unwrap();
     assert_eq!(fake.issue(7).comments.len(), 1);
     assert_eq!(claim(&source, 7, "job-2").await, Err(AlreadyClaimed));
@@ -165,7 +166,7 @@ async fn ways_to_be_refused() {
     }
 }
 
-/// Does something between two steps of ours.
+/// Does something at a request of ours, between two steps.
 fn when(fake: &Fake, request: &'static str, mut what: impl FnMut(&mut World) + Send + 'static) {
     let mut is_done = false;
     let meanwhile = move |line: &str, world: &mut World| {
@@ -280,7 +281,7 @@ async fn renewing() {
     assert!(is_lost(renew(500).await), "somebody else has it");
 }
 
-/// The renewal is under way while the claim lapses and another takes it: only the other may have it.
+/// The claim expires during its renewal, and another fleet takes it: only the other may have it.
 #[tokio::test]
 async fn a_renewal_that_arrives_too_late_revives_nothing() {
     let (fake, source) = scene().await;

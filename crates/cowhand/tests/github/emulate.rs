@@ -1,5 +1,5 @@
-//! The same flows against `emulate`, other people's GitHub in memory, behind `prism`, which holds every request
-//! against GitHub's own description of its API and refuses what does not fit.
+//! The same flows against `emulate`, a third-party fake of GitHub in memory, behind `prism`, which checks
+//! every request against GitHub's own description of its API and refuses those that do not match.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -30,7 +30,7 @@ fn node_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/node")
 }
 
-/// A program of node's, with all it starts; it is gone when this is, or when the test is killed.
+/// Node program with all its children; it ends when this is dropped, or when the test is killed.
 struct Server {
     child: Child,
     pub(crate) url: String,
@@ -38,7 +38,7 @@ struct Server {
 }
 
 impl Server {
-    /// Waits until it has said that it listens.
+    /// Starts the program, and waits until it has printed that it listens.
     fn start(script: &str, arguments: &[&str], port: u16, listens: &'static str) -> Self {
         let script = node_folder().join("node_modules").join(script);
         assert!(script.is_file(), "{} is not installed: run scripts/test, which does", script.display());
@@ -94,7 +94,7 @@ pub(crate) struct Emulate {
 }
 
 impl Emulate {
-    /// With an account for each token: `fleet-a-7` is of `fleet-a`.
+    /// Starts the fake with an account for each token: `fleet-a-7` belongs to `fleet-a`.
     pub(crate) fn start(tokens: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let login = |token: &String| token.rsplit_once('-').unwrap().0.to_owned();
@@ -118,9 +118,9 @@ impl Emulate {
         let (file, number) = (file.to_str().unwrap(), port.to_string());
         let arguments = ["start", "--service", "github", "--port", &number, "--seed", file];
         let server = Server::start("emulate/dist/index.js", &arguments, port, "http://");
-        // The source does it for itself; here it may be the test that asks first.
+        // The source does this itself, but here the test may send the first request.
         rustls::crypto::ring::default_provider().install_default().ok();
-        // node closes what was silent for five seconds, and a round takes longer.
+        // Node closes connections that are idle for five seconds, and a round takes longer.
         let http = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
         Self { server, folder, http }
     }
@@ -163,13 +163,13 @@ impl Emulate {
         request.send().await.unwrap()
     }
 
-    /// A new issue with the ready label.
+    /// Adds an issue with the ready label.
     pub(crate) async fn add(&self, token: &str, title: &str) -> u64 {
         let body = json!({ "title": title, "body": "Please.", "labels": ["ready"] });
         self.ask(token, "POST", "issues", Some(body)).await["number"].as_u64().unwrap()
     }
 
-    /// The names of its labels, its state, and the first lines of its comments.
+    /// Returns the labels of an issue, its state, and the first lines of its comments.
     pub(crate) async fn look(&self, token: &str, number: u64) -> (Vec<String>, String, Vec<String>) {
         let issue = self.ask(token, "GET", &format!("issues/{number}"), None).await;
         let comments = self.ask(token, "GET", &format!("issues/{number}/comments"), None).await;
@@ -207,7 +207,7 @@ async fn every_request_is_as_github_describes_it() {
     assert_eq!(ours.get_work(&id(9999)).await.unwrap(), None);
     assert_eq!(claim(&ours, 9999, "job-1").await, Err(NotFound));
 
-    // Claimed, renewed, not to be had by others, done, told twice.
+    // Claimed, renewed, refused to others, completed, reported twice.
     claim(&ours, numbers[0], "job-1").await.unwrap();
     assert_eq!(claim(&theirs, numbers[0], "job-2").await, Err(AlreadyClaimed));
     let mut longer = claimant("job-1");
@@ -225,14 +225,14 @@ async fn every_request_is_as_github_describes_it() {
     }
     assert_eq!(claim(&theirs, numbers[0], "job-2").await, Err(InvalidState));
 
-    // Failed: stays open, without a label.
+    // Failed: the issue stays open, without a label.
     claim(&theirs, numbers[1], "job-2").await.unwrap();
     let failed = WorkResult { error: Some("no".into()), ..result(WorkOutcome::Failure) };
     theirs.complete_work(&id(numbers[1]), &failed, &claimant("job-2")).await.unwrap();
     let (labels, state, comments) = emulate.look(&tokens[0], numbers[1]).await;
     assert_eq!((labels.len(), state.as_str(), comments.len()), (0, "open", 1));
 
-    // Given back, and taken by the other.
+    // Released, and taken by the other.
     claim(&ours, numbers[2], "job-3").await.unwrap();
     let told =
         ReleaseOptions { reason: Some("shutdown".into()), add_comment: true, ..ReleaseOptions::default() };
@@ -251,13 +251,13 @@ async fn every_request_is_as_github_describes_it() {
     println!("prism: {requests} requests, {} refused", refused.len());
     assert!(requests > 40 && refused.is_empty(), "{}", refused.join("\n"));
 
-    // And it does refuse what is wrong.
+    // Prism does refuse an invalid request.
     let wrong = json!({ "text": "not called body" });
     let path = format!("issues/{}/comments", numbers[3]);
     assert_eq!(emulate.send(&prism.url, &tokens[0], "POST", &path, Some(wrong)).await.status(), 422);
 }
 
-/// Who may write is asked of the same emulator, through a whole fleet.
+/// A whole fleet asks the same emulator for permissions of people.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permissions_are_asked_as_github_describes_it() {
     let tokens = ["fleet-a-1".to_owned(), "my-org-1".to_owned()];
@@ -299,7 +299,7 @@ async fn it_keeps_the_contract() {
     for _ in 0..5 {
         numbers.push(emulate.add(&token, "Take me").await);
     }
-    // Whoever won tells the end through the first one, so that all have the same account.
+    // All handles have the same account, so that any of them can report the end.
     let handles: Vec<Arc<dyn WorkSource>> = vec![
         Arc::new(source(settings(emulate.url()), &token)),
         Arc::new(source(settings(emulate.url()), &token)),

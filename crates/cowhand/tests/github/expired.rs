@@ -1,4 +1,4 @@
-//! Finding what dead fleets have left, and what that costs.
+//! Finding claims of dead fleets, and its cost.
 
 use cowhand::work::{Claimant, WorkSource};
 use cowhand_core::work::ClaimResult;
@@ -17,7 +17,7 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
     let now = fake.world().now;
     for number in 1..=120 {
         fake.add(number, &["agent-working"]);
-        // Every third was claimed by hand.
+        // Every third issue was claimed by hand.
         if number % 3 != 0 {
             fake.world().comment(number, "somebody", &foreign(now + SignedDuration::from_mins(30)));
         }
@@ -31,7 +31,7 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
     }
     assert_eq!(fake.world().paid, 0, "a list that has not changed is free, and no comments are read");
 
-    // One is renewed, and then the time of all of them is over.
+    // One claim is renewed, and then all others expire.
     let until = now + SignedDuration::from_mins(600);
     fake.world().issues.get_mut(&1).unwrap().comments[0].body = foreign(until);
     fake.world().later(1800);
@@ -46,7 +46,7 @@ async fn a_lapsed_claim_is_found_and_looking_costs_next_to_nothing() {
     let paid = std::mem::take(&mut fake.world().paid);
     assert_eq!(paid, 1 + 80, "one page has changed, and those claimed by hand are not looked at again");
 
-    // Whoever claims it has it, and nobody finds it any more.
+    // A claimed issue is no longer found.
     let by = Claimant { until: fake.world().now + SignedDuration::from_mins(10), ..claimant("job-1") };
     assert!(matches!(source.claim_work(&id(2), &by).await, Ok(ClaimResult::Claimed(_))));
     assert_eq!(source.expired_claims().await.unwrap().len(), 78);

@@ -1,4 +1,4 @@
-//! Which issues are work, in which order, and what looking for them costs.
+//! Which issues are work, their order, and the cost of fetching them.
 
 use cowhand::work::WorkSource;
 use cowhand::work::github::{GitHubSettings, GitHubWorkSource};
@@ -88,7 +88,7 @@ async fn oldest_first_over_all_pages_in_any_steps() {
     for number in 1..=250 {
         fake.add(number, if number % 3 == 0 { &["ready", "wip"] } else { &["ready"] });
     }
-    // Numbers and ages differ when issues were moved here.
+    // Numbers and ages differ if issues were transferred.
     let oldest = fake.world().now - SignedDuration::from_hours(2000);
     fake.world().issues.get_mut(&200).unwrap().created_at = oldest;
     let mut expected: Vec<u64> = (1..=250).filter(|number| number % 3 != 0 && *number != 200).collect();
@@ -165,7 +165,7 @@ async fn text_arrives_as_it_was_written() {
         let issue = world.issues.get_mut(&number).unwrap();
         (issue.title, issue.body) = ((*title).to_owned(), (*title).repeat(3));
     }
-    // Once from GitHub and once from what was kept.
+    // Once from GitHub and once from the cache.
     for _ in 0..2 {
         let items = all(&source, &FetchOptions::default()).await;
         assert_eq!(items.len(), titles.len());
@@ -187,7 +187,7 @@ async fn polling_an_unchanged_list_costs_one_walk() {
     for _ in 1..100 {
         assert_eq!(all(&source, &FetchOptions::default()).await, first);
     }
-    // One more for the page behind the last full one, which GitHub's marks say nothing about.
+    // One more request for the page after the last full one, which the ETags of the others do not cover.
     let (requests, paid) = (fake.requests().len(), fake.world().paid);
     assert_eq!((requests, paid), (3 + 99 * 4, 4));
     let quota = source.client().quota();
@@ -224,7 +224,8 @@ async fn ten_thousand_issues_with_a_hundred_labels() {
         "10,000 issues with 100 labels each: {seen} items, at most {most} at once, {grown} MiB more at the end"
     );
     assert_eq!((seen, most), (10_000, 100));
-    // Fake and client share this process: all pages as JSON are over 200 MiB, so that keeping them would show.
+    // Fake and client share this process: all pages as JSON are over 200 MiB, so keeping them would be
+    // visible.
     assert!(grown < 160, "{grown} MiB");
 }
 

@@ -1,4 +1,4 @@
-//! Reports and releases, told once and told twice.
+//! Reports and releases, sent once and sent twice.
 
 use cowhand::work::github::GitHubSettings;
 use cowhand::work::{WorkSource, WorkSourceError};
@@ -114,7 +114,7 @@ async fn the_steps_of_a_release() {
     assert!(fake.issue(7).comments[0].body.contains("```text\ntimed out\n```"));
 }
 
-/// Whatever step fails, telling it again ends in the same place, with one comment.
+/// Whichever step fails, a repeated report has the same result, with one comment.
 #[tokio::test]
 async fn told_again_after_every_failure() {
     let steps = [

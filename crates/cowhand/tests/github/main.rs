@@ -1,5 +1,5 @@
-//! The GitHub source: against a fake that can misbehave in every way, and against other people's emulator behind
-//! GitHub's own description of its API.
+//! The GitHub source: against a fake that can misbehave in every way, and against a third-party emulator
+//! behind GitHub's own description of its API.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -25,7 +25,7 @@ use jiff::{SignedDuration, Timestamp};
 
 const TOKEN: &str = "ghp_0123456789SECRET";
 
-/// Patient in the same way as in earnest, only a thousand times faster.
+/// Returns settings with the usual retries, but a thousand times faster.
 fn settings(url: &str) -> GitHubSettings {
     GitHubSettings {
         api_url: url.to_owned(),

@@ -1,4 +1,4 @@
-//! The race: 32 claimers in 4 processes, each process a fleet of its own, go for the same 20 issues on `emulate`.
+//! The race: 32 claimants in 4 processes, each process its own fleet, claim the same 20 issues on `emulate`.
 //!
 //! `COWHAND_LONG=1` runs 50 rounds. Each round has its own tokens, because `emulate` ends a token's budget at 5,000.
 
@@ -26,12 +26,12 @@ struct Task {
     fleet: String,
     issues: Vec<u64>,
     by_label_alone: bool,
-    /// How many issues a claimer claims together.
+    /// Number of issues that a claimant claims together.
     at_once: usize,
 }
 
-/// One of the four processes: the test runs this very test again, with a task for it. Without one there is nothing
-/// to do.
+/// Runs in one of the four processes: the test starts itself again with a task. Without a task it does
+/// nothing.
 #[test]
 fn claimers_of_one_process() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -41,7 +41,7 @@ fn claimers_of_one_process() {
         settings = GitHubSettings { claiming: Claiming::ByLabelAlone, ..settings };
     }
     let claimers = async || {
-        // Everything that takes time comes before the start.
+        // All slow steps come before the start.
         let sources: Vec<_> = (0..CLAIMERS).map(|_| source(settings.clone(), &task.token)).collect();
         println!("\nup");
         std::io::stdin().read_line(&mut String::new()).unwrap();
@@ -98,7 +98,7 @@ impl Process {
     }
 }
 
-/// Who won each issue, and how many claims were answered.
+/// Runs a round; returns the winners of each issue, and the number of answered claims.
 async fn round(
     emulate: &Emulate,
     tokens: &[String],
@@ -154,7 +154,7 @@ async fn every_issue_has_one_winner() {
     have_one_winner(if long { 50 } else { 5 }, 1).await;
 }
 
-/// As above, and each claimer claims eight issues together.
+/// The same, with each claimant claiming eight issues together.
 #[tokio::test]
 async fn every_issue_has_one_winner_when_several_are_claimed_together() {
     have_one_winner(2, 8).await;
@@ -181,7 +181,7 @@ async fn have_one_winner(rounds: usize, at_once: usize) {
     println!("{} rounds, {} issues, one winner each: {fleets:?}", tokens.len(), tokens.len() * ISSUES);
 }
 
-/// What the markers are for: with labels alone, several win.
+/// Shows why markers are needed: with labels alone, several win.
 #[tokio::test]
 async fn without_markers_several_win() {
     let tokens = tokens(1);

@@ -1,4 +1,4 @@
-//! Tokens: where they come from, what they may do, and that nobody sees them.
+//! Tokens: their origin, their rights, and their secrecy.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -38,8 +38,8 @@ async fn scopes_are_checked() {
     }
 }
 
-/// Every refusal names the repository, the variable of the token and what to check, and claims that a scope is missing only
-/// if GitHub's answer says so.
+/// Every refusal names the repository, the variable of the token and what to check. It says that a scope is
+/// missing only if GitHub's answer says so.
 #[tokio::test]
 async fn refusals_say_what_to_check() {
     let gist = [("x-oauth-scopes", "gist"), ("x-accepted-oauth-scopes", "repo")];
@@ -121,7 +121,8 @@ impl Write for Log {
     }
 }
 
-/// Not in an error, even if a proxy's page quotes it; not in `Debug`; not in the most talkative log.
+/// The token is not in an error, even if a proxy's page quotes it, not in `Debug`, and not in the most
+/// verbose log.
 #[tokio::test]
 async fn the_token_is_never_shown() {
     let (log, fake) = (Log::default(), Fake::start().await);

@@ -1,4 +1,4 @@
-//! GitHub misbehaves, or its network does: the right answer in the end, or an error that says what to do.
+//! Faults of GitHub or the network: the right result in the end, or an error with the remedy.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(crate) fn api_error(error: WorkSourceError) -> GitHubApiError {
     }
 }
 
-/// The retry table at the level of HTTP: how many requests a read and its answer take.
+/// Checks the retry table over HTTP: the number of requests of a read, and its result.
 #[tokio::test]
 async fn what_is_tried_again_and_how_often() {
     let now = [("retry-after", "0")];
@@ -118,7 +118,7 @@ async fn a_long_limit_is_the_callers_to_sit_out() {
     assert_eq!(error.rate_limit.as_ref().map(|info| (info.limit, info.remaining)), Some((5000, 0)));
     assert_eq!(fake.requests().len(), 1);
 
-    // Until then nothing is even asked: GitHub bans those who go on asking.
+    // Until then no request is sent: GitHub bans clients that continue.
     let again = source.claim_work(&id(7), &claimant("job-1")).await.unwrap_err();
     assert!(again.retry_after().is_some_and(|wait| wait > Duration::from_mins(39)), "{again:?}");
     assert!(source.client().quota().blocked_until.is_some());
@@ -134,7 +134,7 @@ async fn a_secondary_limit_without_a_time_lasts_a_minute() {
     assert_eq!(error.retry_after(), Some(Duration::from_mins(1)));
 }
 
-/// The one test that really waits: a second, since that is what GitHub's reset is rounded up by.
+/// The only test that really waits: a second, by which GitHub's reset is rounded up.
 #[tokio::test]
 async fn a_short_limit_is_waited_for() {
     let (fake, source) = scene().await;

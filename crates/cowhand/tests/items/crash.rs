@@ -1,4 +1,5 @@
-//! The daemon dies at each step of claim, run and report: afterwards every item was done once or is available.
+//! The daemon dies at each step of claim, run and report: afterwards every item was done once or is
+//! available.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +10,7 @@ use cowhand_core::job::JobStatus;
 
 use crate::{Scene, jobs, stop, until};
 
-/// One story for each step, on each database.
+/// Declares a test for each step, on each database.
 macro_rules! dies_at_every_step {
     ($($step:ident),+ $(,)?) => {
         mod sqlite { $(#[tokio::test] async fn $step() { super::dies_at("sqlite", stringify!($step)).await; })+ }
@@ -17,7 +18,7 @@ macro_rules! dies_at_every_step {
     };
 }
 
-// Every step that leaves something behind, in the order in which they come.
+// Every durable step, in order.
 dies_at_every_step!(
     item_taken,
     work_file_written,
@@ -31,7 +32,7 @@ dies_at_every_step!(
     told,
 );
 
-/// A daemon in a process of its own, which dies at the fault.
+/// Starts a daemon in its own process, which dies at the fault.
 fn doomed(scene: &Scene, fault: &str) -> Child {
     let log = fs::File::create(scene.path("log")).unwrap();
     let mut daemon = Command::new(env!("CARGO_BIN_EXE_cowhand"))

@@ -38,7 +38,7 @@ async fn items_are_worked_on_one_by_one_and_then_no_agent_is_started() {
     scene.task("not-now", "status: draft\n");
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);
-    // There may be no work before the last report is out.
+    // The queue may be empty before the last report is sent.
     until(&mut events, 4, |fact| matches!(fact, Fact::WorkReported { .. })).await;
     until(&mut events, 1, |fact| matches!(fact, Fact::ScheduleSkipped { reason: SkipReason::NoWork, .. }))
         .await;
@@ -61,7 +61,7 @@ async fn items_are_worked_on_one_by_one_and_then_no_agent_is_started() {
     assert!(ledger.iter().any(|row| row.outcome == FiringOutcome::Skipped(SkipReason::NoWork)));
     assert_eq!(ledger.iter().filter(|row| row.outcome == FiringOutcome::Ran).count(), 4);
     assert!(fleet.store().items().await.unwrap().is_empty(), "nothing is owed");
-    // The next look comes by itself.
+    // The next poll comes by itself.
     scene.task("another", "");
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { outcome: WorkOutcome::Success, .. }))
         .await;
@@ -80,7 +80,7 @@ async fn a_firing_fills_all_free_places() {
     }
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);
-    // The first ones start while the firing still looks for more.
+    // The first jobs start while the firing still looks for more.
     let either = |fact: &Fact| matches!(fact, Fact::JobStarted { .. } | Fact::ScheduleFired { .. });
     let seen = until(&mut events, 4, either).await;
     let fired = seen.iter().filter(|event| matches!(event.fact, Fact::ScheduleFired { .. })).count();
@@ -147,7 +147,7 @@ async fn an_unexpected_end_releases_with_a_word() {
     let text = scene.read("long");
     assert_eq!(scene.status("long"), "available", "{text}");
     assert!(text.contains(&format!("{} was cancelled", job.id())), "{text}");
-    // A fork and a retry of it work without the item: nobody claims it for them, and nobody reports.
+    // A fork and a retry work without the item: it is not claimed for them, and nothing is reported.
     let again = fleet.retry(job.id(), cowhand::fleet::Changes::default()).await.unwrap();
     assert!(again.work_item().is_none());
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
@@ -155,7 +155,7 @@ async fn an_unexpected_end_releases_with_a_word() {
     stop(fleet).await;
 }
 
-/// Stopping the fleet ends its jobs, and their items are back before it is gone.
+/// Stopping the fleet ends its jobs, and their items are released before it ends.
 #[tokio::test]
 async fn a_shutdown_releases_what_was_claimed() {
     let scene = Scene::new("while :; do sleep 0.05; done", "", "type: manual");
@@ -168,7 +168,7 @@ async fn a_shutdown_releases_what_was_claimed() {
     assert_eq!(scene.status("long"), "available", "{}", scene.read("long"));
 }
 
-/// The folder cannot be written for a while: the job's outcome stands, and the source hears of it later.
+/// The folder cannot be written for a time: the job's outcome stays, and is reported to the source later.
 #[tokio::test]
 async fn a_report_that_fails_is_told_later_and_changes_nothing() {
     let scene = Scene::new("mv tasks away; echo done", "", "type: manual");
@@ -185,7 +185,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
     stop(fleet).await;
 }
 
-/// No folder at all: the firing waits, visibly, and goes on when there is one.
+/// There is no folder: the firing waits, visibly, and continues when there is one.
 #[tokio::test]
 async fn a_source_that_is_away_holds_the_firing_up() {
     let scene = Scene::new("cat", "", OFTEN);
@@ -219,7 +219,7 @@ async fn a_command_can_say_no() {
     stop(fleet).await;
 }
 
-/// The daemon was away for so long that claims ran out. What is still ours goes on; an item that somebody else has
+/// The daemon was away until claims expired. A job with its claim continues; an item that somebody else has
 /// taken meanwhile is not worked on a second time.
 #[tokio::test]
 async fn a_claim_that_ran_out_while_nobody_was_here() {
@@ -257,7 +257,7 @@ async fn a_claim_that_ran_out_while_nobody_was_here() {
     stop(fleet).await;
 }
 
-/// A schedule that cannot find out what to run for must not use up its agent's places.
+/// A schedule that cannot find out what to run for must not occupy its agent's places.
 #[tokio::test]
 async fn trouble_with_one_schedule_does_not_hold_up_another() {
     let scene = Scene::new("cat", "", OFTEN);

@@ -1,4 +1,4 @@
-//! The same flow with issues on GitHub, which is the fake of the adapter's tests.
+//! The same flow with issues on GitHub, with the fake of the adapter's tests.
 
 mod crash;
 mod doctor;
@@ -29,14 +29,14 @@ use crate::fake::{Fake, FakeComment, FakeIssue, Meanwhile, REPO, World};
 const OFTEN: &str = "type: interval, interval: 1s, prompt: Work on this.";
 const BY_HAND: &str = "type: manual";
 
-/// A fleet and its GitHub.
+/// Fleet with its fake GitHub.
 struct Hub {
     fake: Fake,
     scene: Scene,
 }
 
 impl Hub {
-    /// `more` is added to the work source.
+    /// Creates a fleet; `more` is added to the work source.
     async fn new(script: &str, more: &str, schedule: &str) -> Self {
         let fake = Fake::start().await;
         let source = format!(
@@ -60,7 +60,7 @@ impl Hub {
         Fleet::start(Options { clock: clock.clone(), ..self.options() }).await.unwrap()
     }
 
-    /// Lets the script go on that waits for this file.
+    /// Lets a script continue that waits for this file.
     fn go(&self) {
         std::fs::write(self.scene.path("go"), "").unwrap();
     }
@@ -74,7 +74,7 @@ fn options(config: PathBuf) -> Options {
     Options { work_sources: sources, ..options }
 }
 
-/// As from config, only that it does not wait as long.
+/// Builds the source from config, with shorter waits.
 fn quick(config: &shape::WorkSource, setting: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     let shape::WorkSource::Github { auth, .. } = config else { panic!("{config:?}") };
     let settings = GitHubSettings {
@@ -94,31 +94,31 @@ async fn trigger(fleet: &Fleet) -> Job {
     }
 }
 
-/// Beside the fake, which has to go on answering.
+/// Runs a command on another thread, since the fake has to continue answering.
 async fn output(mut command: Command) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// What a script does until [`Hub::go`].
+/// Script that waits until [`Hub::go`].
 const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
-/// How the comment of another fleet's claim reads.
+/// Returns the comment of another fleet's claim.
 fn foreign(until: Timestamp) -> String {
     let json = serde_json::json!({ "fleet": "others", "holder": "job-x", "until": until });
     format!("<!-- cowhand:claim {json} -->\ncowhand is working on this")
 }
 
-/// Those that say this.
+/// Returns the comments that contain this text.
 fn said<'a>(issue: &'a FakeIssue, words: &str) -> Vec<&'a FakeComment> {
     issue.comments.iter().filter(|comment| comment.body.contains(words)).collect()
 }
 
-/// A word for each request that begins so.
+/// Returns a notification for each request that begins so.
 fn heard(fake: &Fake, request: &'static str) -> tokio::sync::mpsc::UnboundedReceiver<()> {
     let (ear, heard) = tokio::sync::mpsc::unbounded_channel();
     let listen = move |line: &str, _: &mut World| {
         if line.starts_with(request) {
-            // Nobody may care any more.
+            // The receiver may be closed.
             let _ = ear.send(());
         }
     };

@@ -1,4 +1,4 @@
-//! Items that failed too often: they are shown as given up, and a person's act has them tried again.
+//! Items that failed too often are shown as given up, and are tried again after an action of a person.
 
 use std::fs;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{Scene, jobs, stop, until};
 
 const OFTEN: &str = "type: interval, interval: 1s, prompt: Work on this.";
 const TWICE: &str = ", on_failure: release, max_item_attempts: 2";
-/// Fails as long as there is no file `mended`.
+/// Script that fails as long as there is no file `mended`.
 const SCRIPT: &str = "echo $COWHAND_JOB_ID >> runs; [ -e mended ] || exit 3";
 
 fn hard() -> WorkItemId {
@@ -33,7 +33,7 @@ async fn failures(fleet: &Fleet) -> Option<ItemFailures> {
     fleet.store().item_failures().await.unwrap().pop()
 }
 
-/// Given up after two failures, of which the first put it back: that was no person's act.
+/// Lets an item be given up after two failures. The release after the first one is not an action of a person.
 async fn given_up(database: &str) -> (Scene, Fleet, Subscription) {
     let scene = Scene::on(database, SCRIPT, TWICE, OFTEN);
     scene.task("hard", "");
@@ -45,13 +45,13 @@ async fn given_up(database: &str) -> (Scene, Fleet, Subscription) {
     assert_eq!((known.failures, known.state), (2, FailedItem::GivenUp));
     assert!(known.reason.as_deref().is_some_and(|reason| reason.contains('3')), "{known:?}");
     assert!(known.is_given_up(2));
-    // Two more looks change nothing.
+    // Two more polls change nothing.
     soon(until(&mut events, 2, |fact| matches!(fact, Fact::ScheduleSkipped { .. }))).await;
     assert_eq!(jobs(&fleet).await.len(), 2);
     (scene, fleet, events)
 }
 
-/// It is tried again, as often as at first.
+/// Waits until the item is tried again, as often as at first.
 async fn is_tried_anew(scene: &Scene, fleet: &Fleet, events: &mut Subscription) {
     reported(events, WorkOutcome::Failure).await;
     assert_eq!(jobs(fleet).await.len(), 4, "two more");
@@ -64,7 +64,7 @@ async fn a_status_that_a_person_sets_starts_the_count_anew(database: &str) {
     let text = scene.read("hard").replace("status: failed", "status: available");
     fs::write(scene.path("tasks/hard.md"), text).unwrap();
     is_tried_anew(&scene, &fleet, &mut events).await;
-    // Once more, and now it goes well: nothing of it is remembered.
+    // The next run succeeds, and its failures are forgotten.
     fs::write(scene.path("mended"), "").unwrap();
     let text = scene.read("hard").replace("status: failed", "status: available");
     fs::write(scene.path("tasks/hard.md"), text).unwrap();
@@ -94,7 +94,7 @@ async fn a_release_starts_the_count_anew(database: &str) {
     stop(fleet).await;
 }
 
-/// Also by a daemon that was started anew, and while none ran.
+/// This also holds for a new daemon, and for changes while none ran.
 async fn what_is_known_outlives_the_daemon(database: &str) {
     let (scene, fleet, _) = given_up(database).await;
     stop(fleet).await;
@@ -111,7 +111,7 @@ async fn what_is_known_outlives_the_daemon(database: &str) {
     stop(fleet).await;
 }
 
-/// A person takes it out of its queue after the first failure, and puts it back later.
+/// A person takes the item out of its queue after the first failure, and puts it back later.
 async fn what_a_person_took_out_and_put_back_is_counted_anew(database: &str) {
     let rules = ", on_failure: release, max_item_attempts: 2";
     let script = "echo $COWHAND_JOB_ID >> runs; sed -i 's/^status: .*/status: draft/' tasks/hard.md; exit 3";
@@ -141,7 +141,7 @@ async fn what_a_person_took_out_and_put_back_is_counted_anew(database: &str) {
     stop(fleet).await;
 }
 
-/// A job that could not be started says nothing about its item.
+/// A job that could not be started does not count as a failure of its item.
 async fn failures_to_start_do_not_count(database: &str) {
     let breaker = "type: interval, interval: 1s, prompt: Go., breaker: {failures: 0}";
     let scene = Scene::on(database, "true", ", max_item_attempts: 2", breaker);

@@ -1,4 +1,4 @@
-//! From a queue of work items to jobs and back: what a schedule with a work source does, and what its source is told.
+//! From a queue of work items to jobs and back: schedules with a work source, and the reports to it.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -21,15 +21,15 @@ use cowhand_testing::github as fake;
 use cowhand_testing::postgres::Postgres;
 use tempfile::TempDir;
 
-/// A folder with a fleet and a queue of Markdown files.
+/// Folder with a fleet and a queue of Markdown files.
 struct Scene {
     folder: TempDir,
     _server: Option<Postgres>,
 }
 
 impl Scene {
-    /// `agent` and `schedule` are lines of YAML for the one agent `worker` and its schedule `poll`; `script` is what it
-    /// does, with the prompt on its stdin.
+    /// Creates a fleet. `agent` and `schedule` are lines of YAML for the one agent `worker` and its schedule
+    /// `poll`; `script` is its program, with the prompt on its stdin.
     fn new(script: &str, agent: &str, schedule: &str) -> Self {
         Self::on("sqlite", script, agent, schedule)
     }
@@ -61,7 +61,7 @@ impl Scene {
         fs::write(self.path(&format!("tasks/{name}.md")), text).unwrap();
     }
 
-    /// As a whole: a poll that reads half of it, or nothing, would see another item.
+    /// Replaces a file atomically: a poll that reads a part of it would see another item.
     fn replace(&self, name: &str, text: &str) {
         let new = self.path("tasks/.new");
         fs::write(&new, text).unwrap();
@@ -72,7 +72,7 @@ impl Scene {
         fs::read_to_string(self.path(&format!("tasks/{name}.md"))).unwrap()
     }
 
-    /// The value behind `status:`; an item that nobody touched has none.
+    /// Returns the value of `status:`; an untouched item has none and counts as available.
     fn status(&self, name: &str) -> String {
         let text = self.read(name);
         let line = text.lines().find_map(|line| line.strip_prefix("status:"));
@@ -85,7 +85,7 @@ impl Scene {
     }
 }
 
-/// Everything up to the `count`th event that fits.
+/// Returns all events up to the `count`th that matches.
 async fn until(events: &mut Subscription, count: usize, fits: impl Fn(&Fact) -> bool) -> Vec<Event> {
     let (mut seen, mut found) = (Vec::new(), 0);
     while found < count {

@@ -1,4 +1,4 @@
-//! Items that are not where they were when their job ends, and what a person can do about them.
+//! Items that are missing or changed when their job ends, and how a person can handle them.
 
 use std::fs;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ async fn a_result_waits_for_an_item_that_is_away() {
     stop(fleet).await;
 }
 
-/// A person deletes the file while its job runs, and makes another one of the same name.
+/// A person deletes the file while its job runs, and creates another one of the same name.
 #[tokio::test]
 async fn a_result_is_not_written_into_another_item_of_the_same_name() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -69,7 +69,7 @@ async fn a_result_is_not_written_into_another_item_of_the_same_name() {
     stop(fleet).await;
 }
 
-/// One that a person deleted is forgotten when the person says so.
+/// An item that a person deleted is forgotten on request.
 #[tokio::test]
 async fn a_person_can_have_a_missing_item_forgotten() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -108,7 +108,7 @@ async fn a_result_is_told_to_an_item_that_was_renamed() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// The same after the claim ran out: the job that it names has ended, and its result is known.
+/// The same after the claim has expired: the job that it names has ended, and its result is known.
 #[tokio::test]
 async fn what_an_ended_job_claims_under_another_name_is_not_worked_on_again() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -126,7 +126,7 @@ async fn what_an_ended_job_claims_under_another_name_is_not_worked_on_again() {
     stop(fleet).await;
 }
 
-/// The file as it was while its job ran, after the fleet has forgotten about the item.
+/// Returns the file as it was while its job ran, after the fleet has forgotten the item.
 async fn left_claimed(scene: &Scene, fleet: &Fleet) -> String {
     let mut events = fleet.subscribe_after(0);
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
@@ -182,7 +182,7 @@ async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
     stop(fleet).await;
 }
 
-/// New work that a person puts in under the name of an item whose job runs.
+/// New work that a person puts in under the name of an item with a running job.
 const NEW_WORK: &str = "---\ntitle: New\nstatus: available\n---\nSomething else.\n";
 
 fn is_told(fact: &Fact) -> bool {
@@ -193,7 +193,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_mins(1), what).await.expect("it never happened")
 }
 
-/// What the source was told first.
+/// Returns the first report to the source.
 async fn first_told(events: &mut Subscription) -> Event {
     soon(until(events, 1, is_told)).await.pop().unwrap()
 }
@@ -203,7 +203,8 @@ fn dropped(event: &Event) -> &str {
     message
 }
 
-/// A person replaces the text while its job runs: the job's result says nothing about the new text, which is worked on.
+/// A person replaces the text while its job runs: the result does not apply to the new text, which is worked
+/// on.
 #[tokio::test]
 async fn a_result_does_not_close_new_work_of_the_same_name() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);
@@ -230,7 +231,7 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// The same for a job that gives its item back: its failures are not counted against the new text.
+/// The same for a job that releases its item: its failures do not count for the new text.
 #[tokio::test]
 async fn a_failure_is_not_counted_against_new_work_of_the_same_name() {
     let script = "[ -e tried ] && exit 0; touch tried; while [ ! -e go ]; do sleep 0.05; done; exit 3";
@@ -247,7 +248,7 @@ async fn a_failure_is_not_counted_against_new_work_of_the_same_name() {
     stop(fleet).await;
 }
 
-/// A claim that is renewed is not made anew on other text.
+/// A renewal does not claim new text.
 #[tokio::test]
 async fn a_claim_is_not_taken_up_again_on_new_work_of_the_same_name() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
@@ -261,7 +262,7 @@ async fn a_claim_is_not_taken_up_again_on_new_work_of_the_same_name() {
     scene.replace("one", NEW_WORK);
     let soon_over = Timestamp::now() + SignedDuration::from_mins(1);
     fleet.store().renewed(held(&fleet).await.holder, soon_over).await.unwrap();
-    // Any act of a person has the claims looked at.
+    // Any action of a person makes the daemon check the claims.
     scene.task("other", "");
     let result = WorkResult {
         outcome: WorkOutcome::Success,
@@ -282,7 +283,7 @@ async fn held(fleet: &Fleet) -> HeldItem {
     items.pop().unwrap()
 }
 
-/// A job has ended, its item is away, and its result is to be tried again in an hour.
+/// Ends a job while its item is away, and delays the next report by an hour.
 async fn result_put_off(scene: &Scene, fleet: &Fleet, events: &mut Subscription) {
     until(events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
     fs::rename(scene.path("tasks"), scene.path("away")).unwrap();
@@ -330,7 +331,7 @@ async fn a_person_who_looks_at_the_list_has_the_result_told() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// A folder that somebody has locked: the source takes the result and does not answer.
+/// The folder is locked: the source accepts the result and does not answer.
 #[tokio::test]
 async fn the_status_says_that_a_source_does_not_answer() {
     let scene = Scene::new(UNTIL_GO, "", "type: manual");
@@ -362,7 +363,7 @@ async fn the_status_says_that_a_source_does_not_answer() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// A person's word that an item failed counts as a job's does.
+/// A failure reported by a person counts like that of a job.
 #[tokio::test]
 async fn what_a_person_could_not_do_is_given_up() {
     let scene = Scene::new("true", "", "type: manual");

@@ -1,4 +1,4 @@
-//! A work source of somebody else's making, which panics the first time that it is asked for anything.
+//! A custom work source that panics the first time that each operation is called.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ struct Touchy {
 
 impl Touchy {
     fn first_time(&self, what: &'static str) {
-        // Not while it is locked, so that the next one can lock it.
+        // The panic is after the lock is released, so that the next call can lock it.
         let is_new = self.asked.lock().unwrap().insert(what);
         assert!(!is_new, "nobody has asked me to {what} before");
     }
@@ -70,7 +70,7 @@ impl WorkSource for Touchy {
     }
 }
 
-/// Its firing is prepared all the same, its item worked on once, and in the end it knows so.
+/// The firing is still prepared, the item is worked on once, and the result is reported in the end.
 #[tokio::test]
 async fn a_source_that_panics_is_asked_again() {
     let scene = Scene::new("cat > /dev/null", "", "type: interval, interval: 1s, jitter: 0, prompt: Work.");

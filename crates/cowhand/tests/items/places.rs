@@ -1,4 +1,4 @@
-//! Free places are filled beside a job that takes long: at every poll, and at every end of a job.
+//! Free places are filled beside a long job: at every poll, and at every end of a job.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use cowhand_testing::on_both;
 
 use crate::{Scene, jobs, stop, until};
 
-/// `slow` waits for the file `go`; everything else is done at once.
+/// Script in which `slow` waits for the file `go`; everything else ends at once.
 const SCRIPT: &str = "if grep -q 'Do slow'; then while [ ! -e go ]; do sleep 0.05; done; fi";
 
 fn scene(database: &str, schedule: &str) -> Scene {
@@ -37,7 +37,7 @@ async fn slow_one_runs(fleet: &Fleet) {
     assert_eq!(running, ["slow"]);
 }
 
-/// The poll is an hour away: what fills the places is the ends of the other jobs.
+/// The next poll is an hour away: the ends of the other jobs fill the places.
 async fn every_end_of_a_job_fills_its_place(database: &str) {
     for schedule in ["type: interval, interval: 1h", "type: cron, cron: '0 0 * * *'"] {
         let scene = scene(database, schedule);
@@ -64,7 +64,7 @@ async fn every_end_of_a_job_fills_its_place(database: &str) {
     }
 }
 
-/// What comes later is found by the next poll, whatever `overlap` says.
+/// Later items are found by the next poll, whatever `overlap` is.
 async fn every_poll_fills_free_places(database: &str) {
     for schedule in ["type: interval, interval: 1s", "type: cron, cron: '* * * * * *'"] {
         let scene = scene(database, schedule);
@@ -82,8 +82,8 @@ async fn every_poll_fills_free_places(database: &str) {
     }
 }
 
-/// An item that its job gave back is not taken again in the same moment: it waits for the next poll, or a job that cannot
-/// go well would run without a pause. Others take its place.
+/// A released item is not taken again at once: it waits for the next poll, or a job that always fails would
+/// run without a pause. Other items take its place.
 async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     let script = "if grep -q 'Do bad'; then kill -9 $$; fi";
     let scene = Scene::on(database, script, "", "type: interval, interval: 1h, prompt: Go.");
@@ -91,7 +91,7 @@ async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     scene.task("good", "");
     let fleet = scene.started().await;
     let mut events = fleet.subscribe_after(0);
-    // In whichever order: what is good is reported, and a look for more finds nothing.
+    // In any order: the good item is reported, and a look for more finds nothing.
     let both = async {
         let (mut reported, mut skipped) = (false, false);
         while !(reported && skipped) {
@@ -108,7 +108,8 @@ async fn what_was_given_back_waits_for_the_next_poll(database: &str) {
     stop(fleet).await;
 }
 
-/// A command that never answers holds up its own schedule, and no other one of the agent, which has one place.
+/// A command that never answers blocks only its own schedule, and no other one of the agent, which has one
+/// place.
 async fn a_firing_that_is_prepared_holds_up_no_other_schedule(database: &str) {
     let scene = Scene::on(database, "true", "", "type: manual");
     let text = fs::read_to_string(scene.path("cowhand.yaml")).unwrap();

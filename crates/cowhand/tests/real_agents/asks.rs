@@ -1,4 +1,4 @@
-//! `permission_mode: ask` with Claude Code itself: the rules decide, or a person does.
+//! `permission_mode: ask` with the real Claude Code: the rules decide, or a person does.
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::models::Models;
 use super::{Cli, Scene, came_to, wait_until};
 
-/// Whatever the usual settings allow, these rules decide.
+/// Starts a scene in which these rules decide, whatever the default settings allow.
 fn asking(more: &Value) -> Scene {
     let mut settings =
         json!({"permission_mode": "ask", "allowed_tools": null, "permissions": {"ask": ["Bash"]}});
@@ -16,12 +16,12 @@ fn asking(more: &Value) -> Scene {
     Scene::with(Cli::Claude, &settings)
 }
 
-/// The one ask of the fleet, once there is one.
+/// Waits for the only ask of the fleet.
 pub(super) fn ask(scene: &Scene) -> Value {
     wait_until("the agent to ask", || scene.json(&["asks"]).as_array().unwrap().first().cloned())
 }
 
-/// What the tool came to, as the model heard it.
+/// Returns the result of the tool, as the model received it.
 fn result(scene: &Scene, job: &Value) -> (bool, String) {
     let output = scene.output(job);
     let results: Vec<_> = output.iter().filter(|line| line["type"] == "tool_result").collect();
@@ -63,7 +63,7 @@ fn approved_after_the_daemon_was_killed_and_started_again() {
     assert_eq!(scene.json(&["status"])["asks"], 0);
 }
 
-/// Held in a sandbox with a network of its own, it asks all the same, and hears of the answer from the next daemon.
+/// In a sandbox with its own network the agent can still ask, and gets the answer from the next daemon.
 #[test]
 fn approved_in_a_sandbox_after_the_daemon_was_killed_and_started_again() {
     let models = Models::start();
@@ -114,7 +114,7 @@ fn nobody_answers() {
     assert_eq!(scene.json(&["asks", "--all"])[0]["status"], "expired");
 }
 
-/// What the rules decide, nobody is asked.
+/// The rules decide, and no person is asked.
 #[test]
 fn rules_decide() {
     for (permissions, expected) in [
@@ -145,7 +145,7 @@ fn a_question_is_answered() {
     assert!(success && said.contains("The brindled one."), "{said}");
 }
 
-/// The job's end ends what it asked, and its token is in nobody's arguments and not in what is kept.
+/// The end of the job ends its asks, and its token is in no arguments and in no stored data.
 #[test]
 fn the_end_of_the_job_ends_what_it_asked() {
     let scene = asking(&json!({}));

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::asks::{ask, kill_daemon};
 use super::{Cli, Scene, came_to};
 
-/// OpenCode asks for nothing unless its own config says so.
+/// Starts a scene with an open ask. OpenCode asks nothing unless its own config requires it.
 fn asking() -> (Scene, String, Value) {
     let scene = Scene::with(Cli::GeminiAcp, &json!({"permission_mode": "ask", "allowed_tools": null}));
     let id = scene.trigger("SCENARIO:write");

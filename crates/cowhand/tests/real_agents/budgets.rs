@@ -1,4 +1,4 @@
-//! A looping agent is stopped within one call of the model, whatever it says.
+//! A looping agent is stopped within one call of the model, whatever it reports.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::models::{CACHED, Got, INPUT, OUTPUT, Scenario};
 use super::{Cli, Scene, came_to, left_over, wait_until};
 
-/// What one call says that it has used.
+/// Tokens that one call reports.
 const CALL: u64 = INPUT + CACHED + OUTPUT;
 
 fn tokens(job: &Value) -> u64 {
@@ -21,14 +21,15 @@ fn tokens(job: &Value) -> u64 {
     job["usage"]["per_model"].as_object().unwrap().values().map(of_model).sum()
 }
 
-/// Calls that did not wait in vain for their answer.
+/// Counts the calls that got an answer.
 fn answered(scene: &Scene) -> usize {
     let served = scene.models.served();
     served.iter().filter(|served| served.scenario == Scenario::Loop && served.got != Got::Nothing).count()
 }
 
-/// We hear of each call while it runs, some programs tell it with the next one, and end it. After that next one the model
-/// is silent: a busy machine gets no further, and an agent that is not ended stays for ever.
+/// Checks that the job is ended by its token limit. Usage is known during a call, with some programs at the
+/// next one. After that call the model is silent: so a slow machine gets no further, and an agent that is not
+/// ended would stay for ever.
 fn tokens_of_a_job(cli: Cli) {
     let limit = 3 * CALL - 500;
     let scene = Scene::with(cli, &json!({"budget": {"per_job_tokens": limit}}));
@@ -38,7 +39,7 @@ fn tokens_of_a_job(cli: Cli) {
     let message = job["error"]["message"].as_str().unwrap();
     assert!(message.contains("coder's job budget of 2,650 tokens is used up"), "{message}");
     assert!(message.contains("raise `budget.per_job_tokens`"), "{message}");
-    // The third call passes it, and a fourth may have begun.
+    // The third call exceeds the limit, and a fourth may have begun.
     let used = tokens(&job);
     println!("{}: {used} tokens of {limit}", cli.name());
     assert!((limit..=4 * CALL).contains(&used), "{used} of {limit}: {job:#}");
@@ -69,11 +70,11 @@ fn gemini_by_acp_loops_for_tokens() {
     tokens_of_a_job(Cli::GeminiAcp);
 }
 
-/// By a table of prices, or by what the program tells of each step.
+/// Checks the limit in dollars, by the table of prices or by the cost that the program reports.
 fn five_cents(cli: Cli) {
     let scene = Scene::with(cli, &json!({"budget": {"per_job_usd": 0.05}}));
-    // Twenty times as dear as in the other stories, 1.9 cents for a call: the Gemini CLI notices by itself that it turns
-    // in circles, after five calls.
+    // Twenty times the price of the other tests, 1.9 cents for a call: the Gemini CLI detects the loop itself
+    // after five calls.
     scene.change(|fleet| {
         fleet["prices"] = json!({cli.model(): {"input": 20.0, "cached_input": 10.0, "output": 40.0}});
     });
@@ -89,7 +90,8 @@ fn five_cents(cli: Cli) {
     let spent = job["usage"]["total_cost_usd"].as_f64().unwrap();
     let calls = answered(&scene);
     println!("{}: {spent} dollars, {calls} calls", cli.name());
-    // The third passes it, and a fourth may have begun. One names OpenCode's session, and what that cost it tells nobody.
+    // The third exceeds the limit, and a fourth may have begun. One call names OpenCode's session, and its
+    // cost is not reported.
     let most = if cli == Cli::Opencode { 5 } else { 4 };
     assert!((3..=most).contains(&calls), "{calls} calls");
     assert!((0.05..=4.0 * 0.019 + 1e-6).contains(&spent), "{spent} in {calls} calls: {job:#}");
@@ -115,7 +117,7 @@ fn gemini_by_acp_loops_for_five_cents() {
     five_cents(Cli::GeminiAcp);
 }
 
-/// It tells 0 for a model whose price it does not know, and that is not believed.
+/// The program reports 0 for a model without a known price, which is ignored.
 #[test]
 fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
     let scene = Scene::with(Cli::Opencode, &json!({"budget": {"per_job_usd": 0.05}}));
@@ -130,11 +132,11 @@ fn opencode_is_stopped_at_once_when_nobody_knows_the_price() {
     let message = job["error"]["message"].as_str().unwrap();
     assert!(message.starts_with("nobody says what fake/m1 costs, so the budget in dollars"), "{message}");
     let calls = answered(&scene);
-    // Also the one that names the session.
+    // This includes the call that names the session.
     assert!(calls <= 3, "{calls} calls");
 }
 
-/// Claude keeps the limit itself, which it knows before we can.
+/// Claude keeps the limit itself, because it knows its spending before we do.
 #[test]
 fn claude_loops_for_five_cents() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_job_usd": 0.05}}));
@@ -148,21 +150,21 @@ fn claude_loops_for_five_cents() {
     #[expect(clippy::cast_precision_loss, reason = "a handful")]
     let call = spent / calls as f64;
     assert!((0.05..=0.05 + call + 1e-6).contains(&spent), "{spent} in {calls} calls: {job:#}");
-    // What is gone is gone: the next job begins with a budget of its own, and the day knows of both.
+    // The next job has its own budget, and the day counts both.
     assert_eq!(scene.run("Say hello.")["status"], "completed");
     let usage = scene.json(&["usage"]);
     assert!(usage["total"]["cost_usd"].as_f64().unwrap() > spent, "{usage:#}");
     assert_eq!(usage["total"]["attempts"], 2);
 }
 
-/// Claude tells dollars when it ends, also when it is cancelled. One that is killed has spent some all the same, and the
-/// day knows of it.
+/// Claude reports dollars when it ends, even if it is cancelled. A killed one has spent some too, and the day
+/// counts it.
 #[test]
 fn claude_killed_counts_all_the_same() {
     let scene = Scene::with(Cli::Claude, &json!({"budget": {"per_day_usd": 3.0}}));
     scene.change(|fleet| fleet["prices"] = json!({}));
     let id = scene.trigger("SCENARIO:loop");
-    // A third call was made, so that of the first is told.
+    // After the third call, the usage of the first is known.
     wait_until("some calls of the model", || (scene.models.served().len() >= 3).then_some(()));
     let daemon = scene.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
     for pid in left_over(scene.folder.path()) {

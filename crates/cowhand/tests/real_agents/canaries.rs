@@ -1,5 +1,5 @@
-//! Secrets of every kind are planted, and looked for in the arguments of all processes all the time that an agent runs,
-//! and in everything that is told and kept afterwards.
+//! Secrets of every kind are planted, and searched in the arguments of all processes while an agent runs, and
+//! in all output and stored data afterwards.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,9 +14,9 @@ use super::{Cli, Scene, came_to, for_each_cli, wait_until};
 
 for_each_cli!(no_secret_is_ever_an_argument);
 
-/// What the hook runs until it is seen.
+/// Command of the hook that runs until the watcher has seen it.
 const HOOK: &str = "sleep 0.3";
-/// Fewer looks say nothing.
+/// Number of looks that are needed for a conclusion.
 const ENOUGH: usize = 50;
 
 fn no_secret_is_ever_an_argument(cli: Cli) {
@@ -45,7 +45,7 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     let watch = Watch::over(&scene.root);
     let job = scene.run("SCENARIO:tool");
     assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
-    // Once more and slowly, so that servers are surely started meanwhile.
+    // Once more with a slow answer, so that the servers are started meanwhile.
     let id = scene.trigger("SCENARIO:slow");
     wait_until("the servers to be started", || {
         let token = fs::read_to_string(scene.root.join("desk/mcp-token")).unwrap_or_default();
@@ -72,12 +72,13 @@ fn no_secret_is_ever_an_argument(cli: Cli) {
     nothing_tells(&scene, &id);
 }
 
-/// The protocol has no place for one, and Codex only one that everybody sees.
+/// Checks whether the program takes a system prompt with a secret: ACP has no field for one, and Codex only
+/// an argument.
 fn takes_a_prompt(cli: Cli) -> bool {
     !cli.is_acp() && cli != Cli::Codex
 }
 
-/// It would have to be an argument, so there is no job.
+/// The prompt would have to be an argument, so the job fails.
 #[test]
 fn codex_is_not_started_with_a_secret_in_its_prompt() {
     let canary = format!("canary-{}-in-a-prompt", std::process::id());
@@ -94,12 +95,12 @@ fn codex_is_not_started_with_a_secret_in_its_prompt() {
     assert_eq!(watch.over_now().leaks, BTreeSet::new());
     assert!(scene.models.served().is_empty());
     nothing_tells(&scene, job["id"].as_str().unwrap());
-    // What is no secret may be seen.
+    // A prompt without a secret may be an argument.
     scene.change(|fleet| fleet["agents"][0]["system_prompt"] = json!("You are patient."));
     assert_eq!(scene.run("SCENARIO:tool")["status"], "completed");
 }
 
-/// Neither what people and programs are told, nor a file that we keep.
+/// Checks that no secret is in the output of verbs, or in a stored file.
 fn nothing_tells(scene: &Scene, job: &str) {
     let mark = format!("canary-{}", std::process::id());
     for verb in [
@@ -133,7 +134,7 @@ pub(super) fn files(folder: &Path) -> Vec<PathBuf> {
     found.flatten().collect()
 }
 
-/// Looks at all processes without a pause, from a thread of its own.
+/// Watcher that reads all processes continuously, on its own thread.
 struct Watch {
     over: Arc<AtomicBool>,
     watcher: JoinHandle<Seen>,
@@ -141,11 +142,11 @@ struct Watch {
 
 #[derive(Default)]
 struct Seen {
-    /// Those that found a process of an attempt.
+    /// Number of looks that found a process of an attempt.
     looks: usize,
-    /// The arguments of every process of an attempt.
+    /// Arguments of every process of an attempt.
     programs: BTreeSet<String>,
-    /// Arguments with a secret among them, of whatever process.
+    /// Arguments with a secret, of any process.
     leaks: BTreeSet<String>,
 }
 
@@ -157,7 +158,7 @@ impl Watch {
             let mut seen = Seen::default();
             while !ended.load(Ordering::Relaxed) {
                 seen.look(&root);
-                // The hook waits for this.
+                // The hook waits for this file.
                 if seen.looks > ENOUGH && seen.has_seen(HOOK) && !root.join("desk/seen").exists() {
                     fs::write(root.join("desk/seen"), "").unwrap();
                 }

@@ -1,4 +1,4 @@
-//! What goes wrong at the model, on the way to it, and on our own order.
+//! Failures of the model, of the connection to it, and cancellations.
 
 use serde_json::{Value, json};
 
@@ -14,14 +14,14 @@ for_each_cli!(
 
 fn errors_of_the_model(cli: Cli) {
     let scene = Scene::new(cli);
-    // Else it would wait for the end of the limit.
+    // Otherwise the job would wait for the end of the limit.
     scene.change(|fleet| fleet["providers"] = json!({cli.name(): {"on_limit": "fail"}}));
     for code in [400, 401, 429, 500, 529] {
         let job = scene.run(&format!("SCENARIO:err{code}"));
         let limited = matches!(code, 429 | 529);
         let kind = if limited { "rate_limited" } else { "reported" };
         assert_eq!(came_to(&job), ["failed", "error", kind], "{code}: {job:#}");
-        // Codex has its own words for the trouble of a server.
+        // Codex has its own message for an error of the server.
         if !(cli == Cli::Codex && code == 500) {
             let message = job["error"]["message"].as_str().unwrap();
             assert!(message.contains(&code.to_string()), "{code}: {message}");
@@ -34,12 +34,12 @@ fn errors_of_the_model(cli: Cli) {
 const GIVES_UP: [&str; 3] = ["failed", "error", "reported"];
 const TIMED_OUT: [&str; 3] = ["failed", "timeout", "timeout"];
 
-/// Only those that never end by themselves have little time.
+/// Returns a short timeout for programs that never end by themselves.
 fn timeout(expected: [&str; 3]) -> Value {
     if expected == TIMED_OUT { json!({"timeout": "20s"}) } else { json!({}) }
 }
 
-/// Some give up, and some try for ever: those are ended by our own timeout.
+/// Some programs give up, and some retry for ever: those are ended by our timeout.
 fn nobody_listens(cli: Cli) {
     let expected = match cli {
         Cli::Claude | Cli::Gemini | Cli::GeminiAcp => GIVES_UP,
@@ -53,7 +53,7 @@ fn nobody_listens(cli: Cli) {
 fn a_stream_is_cut(cli: Cli) {
     let expected = match cli {
         Cli::Claude | Cli::Codex | Cli::Gemini | Cli::GeminiAcp => GIVES_UP,
-        // It begins again and again, each time later.
+        // It retries again and again, each time later.
         Cli::Opencode | Cli::OpencodeAcp => TIMED_OUT,
     };
     let scene = Scene::with(cli, &timeout(expected));
@@ -74,7 +74,7 @@ fn cancelled_while_it_speaks(cli: Cli) {
     assert!(after.iter().all(|served| !served.body.to_string().contains("SCENARIO:slow")), "it went on");
 }
 
-/// The tool's child has a session of its own, and goes all the same.
+/// The tool's child has its own session, and is ended too.
 fn cancelled_while_its_tool_runs(cli: Cli) {
     let scene = Scene::new(cli);
     let id = scene.trigger("SCENARIO:setsid");

@@ -1,4 +1,4 @@
-//! Sessions that go on from job to job, as the agent's policy says.
+//! Sessions that continue from job to job, according to the agent's policy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,14 +18,14 @@ fn session(job: &Value) -> &str {
     job["session_id"].as_str().expect("the job has a session")
 }
 
-/// What cowhand itself said in the job's output.
+/// Returns the notes of cowhand itself in the job's output.
 fn notes(scene: &Scene, job: &Value) -> Vec<String> {
     let said = scene.output(job);
     let said = said.iter().filter_map(|line| line["content"].as_str()?.strip_prefix("cowhand: "));
     said.map(str::to_owned).collect()
 }
 
-/// Whether the request with this prompt also had what was said before.
+/// Checks whether the request with this prompt also contained the earlier messages.
 fn remembered(scene: &Scene, prompt: &str) -> bool {
     let asked = scene.models.served().into_iter().rfind(|served| served.body.to_string().contains(prompt));
     asked.expect("the model was asked").body.to_string().contains("brindled heifer")
@@ -47,7 +47,7 @@ fn jobs_share_a_session(cli: Cli) {
     assert!(!remembered(&scene, "And then?"));
 }
 
-/// Where each of the programs keeps its conversations.
+/// Returns the folder in which the program keeps its sessions.
 fn memory(scene: &Scene) -> PathBuf {
     scene.root.join("home").join(match scene.cli {
         Cli::Claude => ".claude/projects",
@@ -69,7 +69,7 @@ fn a_session_that_is_gone_is_replaced(cli: Cli) {
     let note = format!("the session {} is not there any more; this is a fresh one", session(&first));
     assert_eq!(notes(&scene, &second), [note]);
 
-    // The fresh one is what goes on now.
+    // The fresh session is continued now.
     scene.let_a_minute_pass();
     let third = scene.run("And then?");
     assert_eq!(session(&third), session(&second));
@@ -143,7 +143,7 @@ fn a_session_goes_back_to_its_workspace_or_begins_anew() {
     assert_eq!(directory(&second), directory(&first));
     assert!(directory(&first).ends_with(&format!(".cowhand/workspaces/{}", first["id"].as_str().unwrap())));
 
-    // A fork goes there as well, one at a time.
+    // A fork works in the same directory, one at a time.
     let fork = scene.json(&["fork", second["id"].as_str().unwrap(), "-p", "And if?"]);
     let fork = scene.finished(fork["id"].as_str().unwrap());
     assert_eq!(came_to(&fork), ["completed", "success", ""], "{fork:#}");
@@ -182,7 +182,7 @@ fn a_person_goes_on_in_the_right_directory() {
     assert_eq!(view["command"], json!(["claude", "--resume", session(&job)]));
     assert_eq!(view["directory"], json!(scene.root.join("desk")));
 
-    // In the place of the program one that says what it was told, since it wants a terminal.
+    // A script that prints its arguments replaces the program, which needs a terminal.
     let bin = scene.root.join("bin/claude");
     scene.write("bin/claude", "#!/bin/sh\necho \"$PWD $@\"\n");
     fs::set_permissions(&bin, fs::Permissions::from_mode(0o755)).unwrap();

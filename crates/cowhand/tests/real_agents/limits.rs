@@ -1,4 +1,4 @@
-//! A provider that is used up: everybody waits for its reset, and goes on where they were.
+//! A provider that is used up: all agents wait for its reset, and continue their sessions.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,9 +11,9 @@ use super::{Cli, Scene, wait_until};
 
 const AGENTS: [&str; SHARING] = ["coder", "second", "third"];
 
-/// Three agents of one provider, each with a desk of its own.
+/// Starts three agents of one provider, each with its own directory.
 fn fleet(cli: Cli) -> Scene {
-    // Only those who pay by the month are told when a limit ends.
+    // Only subscription accounts get the end of a limit.
     let env = match cli {
         Cli::Claude => json!({"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "fake"}),
         _ => json!({}),

@@ -1,6 +1,7 @@
-//! The four coding agents themselves, two of them also by the Agent Client Protocol, run by the real program against a model on loopback.
+//! The four real coding agents, two of them also by the Agent Client Protocol, run by the real program
+//! against a model on loopback.
 //!
-//! They are pinned in `tests/node/package.json`. One that is not installed fails its tests.
+//! Their versions are pinned in `tests/node/package.json`. A program that is not installed fails its tests.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -26,7 +27,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// One of the programs.
+/// Coding agent program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cli {
     Claude,
@@ -39,7 +40,7 @@ enum Cli {
     OpencodeAcp,
 }
 
-/// Each story, once for each program.
+/// Declares each test once for each program.
 macro_rules! for_each_cli {
     ($($story:ident),+ $(,)?) => {
         mod claude { $(#[test] fn $story() { super::$story(crate::Cli::Claude); })+ }
@@ -55,7 +56,7 @@ use cowhand_testing::wait_until;
 use for_each_cli;
 
 impl Cli {
-    /// Of the program.
+    /// Returns the name of the program.
     const fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
@@ -69,7 +70,7 @@ impl Cli {
         matches!(self, Self::GeminiAcp | Self::OpencodeAcp)
     }
 
-    /// Below `node_modules`.
+    /// Returns its folder below `node_modules`.
     const fn folder(self) -> &'static str {
         match self {
             Self::Claude => "@anthropic-ai/claude-code-linux-x64",
@@ -87,7 +88,7 @@ impl Cli {
         }
     }
 
-    /// How it is started, and what lets it use its shell unasked.
+    /// Returns its settings, which allow the use of its shell without asking.
     fn settings(self) -> Value {
         match self {
             Self::Claude => json!({"runtime": "claude", "allowed_tools": ["Bash"]}),
@@ -104,13 +105,13 @@ impl Cli {
     }
 }
 
-/// A fleet of one agent in a folder of its own, with a home of its own and a model to talk to.
+/// Fleet of one agent in its own folder, with its own home and a fake model.
 struct Scene {
     folder: TempDir,
     root: PathBuf,
     cli: Cli,
     models: Models,
-    /// What the model is reached with.
+    /// Key for the model.
     key: String,
 }
 
@@ -119,21 +120,21 @@ impl Scene {
         Self::with(cli, &json!({}))
     }
 
-    /// `settings` are laid over the agent's.
+    /// Starts a fleet with `settings` over the default ones.
     fn with(cli: Cli, settings: &Value) -> Self {
         let models = Models::start();
         let url = models.url();
         Self::at(cli, models, &url, settings)
     }
 
-    /// With secrets: one in the `.env` beside the config, and the key that the model is reached with.
+    /// Starts a fleet with secrets: one in the `.env` beside the config, and the key for the model.
     fn planted(cli: Cli, settings: &Value, in_env_file: &str, key: &str) -> Self {
         let models = Models::start();
         let url = models.url();
         Self::having(cli, models, &url, settings, &format!("DOTENV_KEY={in_env_file}\n"), key)
     }
 
-    /// Where nobody listens.
+    /// Starts a fleet with a model address at which nothing listens.
     fn alone(cli: Cli, settings: &Value) -> Self {
         Self::at(cli, Models::start(), "http://127.0.0.1:9", settings)
     }
@@ -167,7 +168,7 @@ impl Scene {
         scene
     }
 
-    /// Changes the config while it runs.
+    /// Changes the config of the running fleet.
     fn change(&self, change: impl FnOnce(&mut Value)) {
         let written = fs::read_to_string(self.root.join("cowhand.yaml")).unwrap();
         let mut fleet = serde_json::from_str(&written).unwrap();
@@ -177,7 +178,7 @@ impl Scene {
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
     }
 
-    /// What each of the programs finds in its home.
+    /// Writes the config files in the home of each program.
     fn homes(&self, url: &str) {
         let codex = format!(
             "model_provider = \"fake\"\ncheck_for_update_on_startup = false\n[analytics]\nenabled = false\n\
@@ -237,7 +238,7 @@ impl Scene {
             ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
         ]);
         if self.cli.is_acp() {
-            // What their own runtimes give them; here nobody knows which program it is.
+            // Their own runtimes set these; `runtime: acp` does not know the program.
             let given =
                 ["GEMINI_CLI_TRUST_WORKSPACE", "GEMINI_CLI_NO_RELAUNCH", "OPENCODE_DISABLE_AUTOUPDATE"];
             command.envs(given.map(|name| (name, "true")));
@@ -261,7 +262,7 @@ impl Scene {
         self.json(&["trigger", "coder", "-p", prompt])["id"].as_str().unwrap().to_owned()
     }
 
-    /// The finished job of a prompt. Whatever came of it, nothing of it runs any more.
+    /// Runs a prompt, and returns the finished job. Checks that no process of it is left.
     fn run(&self, prompt: &str) -> Value {
         let job = self.json(&["trigger", "coder", "-p", prompt, "--wait"]);
         self.assert_alone();
@@ -276,8 +277,8 @@ impl Scene {
         job
     }
 
-    /// In the minute in which a session began, `gemini --acp` empties it when it is to load it: its record is named
-    /// after the minute. So this one gets the name of an earlier one.
+    /// Renames the record of a session to an earlier minute. Within the minute in which a session began,
+    /// `gemini --acp` empties the session when it loads it, because its record is named after the minute.
     fn let_a_minute_pass(&self) {
         if self.cli != Cli::GeminiAcp {
             return;
@@ -290,14 +291,14 @@ impl Scene {
         }
     }
 
-    /// The job's output, line by line.
+    /// Returns the job's output, line by line.
     fn output(&self, job: &Value) -> Vec<Value> {
         let file = self.root.join(format!(".cowhand/jobs/{}.jsonl", job["id"].as_str().unwrap()));
         let text = fs::read_to_string(file).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Of all processes that work in the folder or were told of it, only the daemon is left.
+    /// Waits until only the daemon is left of all processes that work in the folder or name it.
     fn assert_alone(&self) {
         let daemon = self.json(&["status"])["daemon"]["pid"].as_i64().unwrap();
         wait_until("the agent's processes to be gone", || {
@@ -329,17 +330,17 @@ fn node_modules() -> PathBuf {
         .expect("tests/node/node_modules is missing; scripts/test installs it")
 }
 
-/// What one answer of the model is told to have used: fresh input, cached input, output.
+/// Tokens of one answer of the model: fresh input, cached input, output.
 const USED: [u64; 3] = [INPUT, CACHED, OUTPUT];
 
-/// What a job used, over all models: fresh input, cached input, output.
+/// Returns the tokens of a job, over all models: fresh input, cached input, output.
 fn tokens(job: &Value) -> [u64; 3] {
     let models = job["usage"]["per_model"].as_object().expect("the job has usage");
     let sum = |key: &str| models.values().map(|used| used[key].as_u64().unwrap()).sum();
     [sum("input_tokens"), sum("cache_read_input_tokens"), sum("output_tokens")]
 }
 
-/// Status, exit reason and the kind of error.
+/// Returns status, exit reason and error kind.
 fn came_to(job: &Value) -> [&str; 3] {
     [
         job["status"].as_str().unwrap_or_default(),

@@ -1,11 +1,12 @@
-//! The same programs, held: they reach their model and their sessions, and nothing else.
+//! The same programs in a sandbox: they reach their model and their sessions, and nothing else.
 
 use serde_json::{Value, json};
 
 use super::models::{Models, Scenario};
 use super::{Cli, Scene, came_to, wait_until};
 
-/// Those that can be held: `opencode acp` listens, which no network of a sandbox lets it do.
+/// Declares the tests for programs that work in a sandbox: `opencode acp` listens on a port, which no sandbox
+/// network allows.
 macro_rules! for_each_held {
     ($($name:ident: $cli:ident),+ $(,)?) => {
         $(mod $name {
@@ -20,17 +21,17 @@ for_each_held!(claude: Claude, codex: Codex, gemini: Gemini, opencode: Opencode,
 fn enclosed(cli: Cli, sandbox: impl FnOnce(&Models) -> Value) -> Scene {
     let models = Models::start();
     let (url, mut sandbox) = (models.url(), sandbox(&models));
-    // Where its config is, in these tests.
+    // In these tests, its config is there.
     sandbox["read"] = json!(["../home/opencode.json"]);
     Scene::at(cli, models, &url, &json!({"sandbox": sandbox, "session": {"policy": "continue"}}))
 }
 
-/// A tool, then a second job that goes on with the session: it was kept where the program keeps its own.
+/// Runs a tool, then a second job that continues the session, which was kept in the program's own folder.
 fn works(scene: &Scene) {
     let job = scene.run("SCENARIO:tool");
     let output = scene.output(&job);
     assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}\n{output:#?}");
-    // What it tells of tools and sessions has stories of its own.
+    // Other tests cover its reports of tools and sessions.
     if scene.cli == Cli::GeminiAcp {
         return;
     }
@@ -64,7 +65,7 @@ fn keys_stay_outside(cli: Cli) {
         "sandbox": sandbox, "session": {"policy": "continue"}, "env": {"OPENAI_BASE_URL": format!("{url}/v1")},
     });
     let scene = Scene::having(cli, models, &url, &settings, "", &key);
-    // What this program is told of its provider is ours alone.
+    // Only our settings tell this program about its provider.
     let file = scene.root.join("home/opencode.json");
     let mut told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     told["provider"]["fake"].as_object_mut().unwrap().shift_remove("options");

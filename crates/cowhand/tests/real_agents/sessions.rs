@@ -1,4 +1,4 @@
-//! Sessions that go on, and that split.
+//! Sessions that continue, and that are forked.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,8 @@ use super::{Cli, Scene, USED, came_to, for_each_cli, tokens, wait_until};
 
 for_each_cli!(a_session_goes_on, a_session_splits_or_says_why_not);
 
-/// Resumed as the daemon would do it: the model hears what was said before, and only what is new is paid.
+/// Resumes a session as the daemon does: the model gets the earlier messages, and only the new usage is
+/// counted.
 fn a_session_goes_on(cli: Cli) {
     let scene = Scene::new(cli);
     let first = scene.run("Remember the brindled heifer.");
@@ -33,7 +34,7 @@ fn a_session_goes_on(cli: Cli) {
     match (cli, used.total_cost_usd) {
         (Cli::Claude, Some(cost)) => assert!(cost > 0.0),
         (Cli::Opencode, Some(cost)) => assert!((cost - 0.000_95).abs() < 1e-9, "{cost}"),
-        // In this protocol OpenCode tells what the session has cost from its beginning, and not what it had cost.
+        // In this protocol OpenCode reports the cost of the session since its start, and not the cost before.
         (Cli::Codex | Cli::Gemini | Cli::GeminiAcp | Cli::OpencodeAcp, None) => {}
         other => panic!("{other:?}"),
     }
@@ -103,7 +104,7 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     let fork = scene.json(&["fork", id, "-p", "And now?"]);
     let fork = scene.finished(fork["id"].as_str().unwrap());
     if cli == Cli::GeminiAcp {
-        // What an agent can do is known when it has been started.
+        // The capabilities of an agent are known only after its start.
         assert_eq!(came_to(&fork), ["failed", "error", "reported"], "{fork:#}");
         let why = "gemini-cli cannot fork a session; `retry` runs the job again in a fresh one";
         assert_eq!(fork["error"]["message"], why);
@@ -117,7 +118,7 @@ fn a_session_splits_or_says_why_not(cli: Cli) {
     assert_eq!(tokens(&fork), USED, "{fork:#}");
     assert!(asked.unwrap().body.to_string().contains("brindled heifer"));
 
-    // The original does not know of it.
+    // The original session does not contain the fork.
     let session = first["session_id"].as_str().unwrap();
     let again = resume(&scene, session, "And then?");
     assert_eq!(again.session_id.as_deref(), Some(session));

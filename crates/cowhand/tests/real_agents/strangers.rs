@@ -1,5 +1,5 @@
-//! Jobs of strangers: the real programs do their work in the strict sandbox as it is by default, and leave nothing in the
-//! home that trusted jobs use.
+//! Jobs of strangers: the real programs work in the default strict sandbox, and leave nothing in the home
+//! that trusted jobs use.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Cli, Scene, came_to, wait_until};
 
-/// A fleet that trusts ann, with a webhook; and where it listens.
+/// Starts a fleet that trusts ann, with a webhook; returns its address.
 fn wary(cli: Cli) -> (Scene, String) {
     let scene = Scene::with(cli, &json!({}));
     scene.command(&["stop"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! An answer, and a tool.
+//! Jobs with a text answer, and with a tool.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn a_tool(cli: Cli) {
     let job = scene.run("SCENARIO:tool");
     assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
     assert_eq!(job["summary"], "The tool has answered.");
-    // In this protocol OpenCode tells the dollars of the whole turn, and the tokens of its last step.
+    // In this protocol OpenCode reports the dollars of the whole turn, and the tokens of its last step.
     let steps = if cli == Cli::OpencodeAcp { 1 } else { 2 };
     assert_eq!(tokens(&job), USED.map(|tokens| tokens * steps), "{job:#}");
     if cli == Cli::OpencodeAcp {
@@ -46,7 +46,7 @@ fn a_tool(cli: Cli) {
         found[0]
     };
     let (call, answer) = (one("tool_use"), one("tool_result"));
-    // And the Gemini CLI tells only what it calls it, and not what the tool answered.
+    // The Gemini CLI reports only the title of the call, and not the answer of the tool.
     let input = if cli == Cli::GeminiAcp { "title" } else { "command" };
     assert!(call["input"][input].as_str().unwrap().contains("echo from-the-tool"), "{call:#}");
     assert_eq!((&answer["tool_use_id"], &answer["success"]), (&call["tool_use_id"], &json!(true)));
@@ -56,12 +56,12 @@ fn a_tool(cli: Cli) {
     assert!(asked >= 2, "{asked}");
 }
 
-/// The model's name and the system prompt arrive there; MCP servers are started with their secrets, which are in
-/// nobody's arguments.
+/// The model's name and the system prompt reach the model; MCP servers are started with their secrets, which
+/// are in no arguments.
 fn keys_reach_the_model(cli: Cli) {
     let script = "printf %s \"$TOKEN\" > mcp-token; exit 3";
     let server = json!({"command": "sh", "args": ["-c", script], "env": {"TOKEN": "canary-in-a-server"}});
-    // The protocol has no place for a system prompt; config says so.
+    // The protocol has no field for a system prompt; `config check` says so.
     let (mut settings, words) = if cli.is_acp() {
         (json!({}), "SCENARIO:slow")
     } else {
@@ -120,7 +120,7 @@ fn doctor_knows_it(cli: Cli) {
     assert!(agent["detail"].as_str().unwrap().starts_with(version), "{agent:#}");
 }
 
-/// Pieces come while the model speaks; what it said is there once.
+/// Partial messages come while the model answers; the whole message comes once.
 #[test]
 fn claude_tells_pieces_if_asked() {
     let scene = Scene::with(Cli::Claude, &json!({"partial_messages": true}));

@@ -1,4 +1,4 @@
-//! Memory, processes and processor time: what is let loose is let loose only once its caps are seen to be in force.
+//! Caps on memory, processes and CPU. The script continues only after its caps are seen to be in force.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -19,12 +19,12 @@ fn sandbox(kind: &str) -> Value {
     json!({"sandbox": {"kind": kind, "pids": PIDS, "memory": "200MB", "cpu": 0.5}})
 }
 
-/// Waits to be let loose.
+/// Returns a script that waits for the file `go`.
 fn waiting(then: &str) -> String {
     format!("echo $$ >ready\nwhile [ ! -e go ]; do sleep 0.05; done\n{then}\n")
 }
 
-/// Where version 1 has this controller, and the group of a process there; none on machines that do not have it.
+/// Returns the group of a process in this controller of cgroup version 1; none on machines without it.
 fn group(controller: &str, pid: &str) -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mount = mounts.lines().find_map(|line| {
@@ -41,7 +41,7 @@ fn group(controller: &str, pid: &str) -> Option<PathBuf> {
     Some(mount.join(path))
 }
 
-/// The limit that holds for this process, whichever version it is of.
+/// Returns the limit of this process, in either version of cgroups.
 fn limit(pid: &str, controller: &str, one: &str, two: &str) -> u64 {
     let unified = || {
         let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
@@ -53,11 +53,12 @@ fn limit(pid: &str, controller: &str, one: &str, two: &str) -> u64 {
     text.split_whitespace().next().unwrap().parse().unwrap_or(u64::MAX)
 }
 
-/// Groups of version 1 that an ordinary user may use, below our own; gone when it is dropped.
+/// Groups of version 1 that an ordinary user may use, below our own; removed on drop.
 struct Delegated(Vec<PathBuf>);
 
 impl Delegated {
-    /// None where there is no version 1: there it takes systemd, and the refusal is what can be tested.
+    /// Creates the groups. Returns none without version 1: there systemd is required, and only the refusal
+    /// can be tested.
     fn new(name: &str) -> Option<Self> {
         let homes: Option<Vec<PathBuf>> =
             ["memory", "pids", "cpu"].into_iter().map(|controller| group(controller, "self")).collect();
@@ -72,7 +73,7 @@ impl Delegated {
         Some(Self(groups))
     }
 
-    /// What puts a command into them.
+    /// Returns the command that puts another command into them.
     fn within(&self) -> Vec<String> {
         let files: Vec<String> =
             self.0.iter().map(|group| group.join("cgroup.procs").display().to_string()).collect();
@@ -84,7 +85,7 @@ impl Delegated {
 impl Drop for Delegated {
     fn drop(&mut self) {
         for group in &self.0 {
-            // What is left in there is being ended.
+            // The remaining processes are being ended.
             for _ in 0..200 {
                 if fs::remove_dir(group).is_ok() {
                     break;
@@ -95,13 +96,14 @@ impl Drop for Delegated {
     }
 }
 
-/// Runs the script under caps that were proved; none where they cannot be had, which was then said.
+/// Runs the script under caps that were checked; returns none where they are not available, after checking
+/// the refusal.
 fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
-    // An engine has groups of its own.
+    // A container engine has its own groups.
     let delegated = (user == User::Nobody && kind != "docker")
         .then(|| Delegated::new(&format!("cowhand-test-{}-{}", std::process::id(), fastrand::u32(..))))
         .flatten();
-    // What a container's caps did is told while it runs; nothing more can be forked then.
+    // The caps of a container are reported while it runs; nothing more can be forked then.
     let last = if kind == "docker" { "until [ -e seen ]; do :; done" } else { "" };
     let mut scene = Scene::new(user, &waiting(&format!("{script}\n{last}")), &sandbox(kind));
     if let Some(delegated) = &delegated {
@@ -121,7 +123,7 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
         assert!(matches!(job["status"].as_str(), Some("pending" | "running")), "{job:#}");
         scene.path("desk/ready").exists().then_some(())
     });
-    // Its own number may be one of its namespace: we look for it by where it works.
+    // The pid in the file may be of a namespace, so the process is found by its directory.
     let pid = super::mentioned(&scene.path("desk"))
         .into_iter()
         .map(|pid| pid.as_raw_nonzero().to_string())
@@ -142,7 +144,7 @@ fn loose(kind: &str, user: User, script: &str) -> Option<(Value, String)> {
         fs::write(scene.path("desk/seen"), "").unwrap();
     }
     let came = scene.ended(&id);
-    // Nothing is left of it, and no group either.
+    // No process and no group is left.
     let attempts = fs::read_dir(scene.path("fleet/.cowhand/attempts")).unwrap().flatten();
     let recorded: Vec<String> = attempts
         .filter_map(|attempt| fs::read_to_string(attempt.path().join("caps")).ok())
@@ -175,7 +177,7 @@ fn a_hoarder(kind: &str, user: User) {
     assert_eq!(job["status"], "completed", "{job:#}\n{said}");
 }
 
-/// Caps need no sandbox.
+/// Caps work without a sandbox.
 #[test]
 fn caps_alone() {
     let script = "perl -e 'my $n = 0; for (1..1000) { my $p = fork; last unless defined $p; unless ($p) { sleep 600; \
@@ -185,7 +187,8 @@ fn caps_alone() {
     assert!(said.contains("a-private-key"), "{said}");
 }
 
-/// The groups of a keeper that was killed go once its agent has: with its namespaces at once, else when it ends.
+/// The groups of a killed keeper are removed after its agent: with its namespaces at once, otherwise when it
+/// ends.
 #[test]
 fn without_its_keeper_no_group_is_left() {
     for kind in ["none", "landlock", "bubblewrap"] {
@@ -210,7 +213,7 @@ fn without_its_keeper_no_group_is_left() {
     }
 }
 
-/// Where no group can be made, nobody pretends.
+/// Where no group can be made, the job fails instead of running without caps.
 #[test]
 fn without_groups_there_are_no_caps() {
     let mut scene =

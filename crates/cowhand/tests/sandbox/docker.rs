@@ -1,4 +1,4 @@
-//! Agents in containers, of a real engine.
+//! Agents in containers of a real engine.
 
 mod killed;
 mod refusals;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::podman::IMAGE;
 use super::{Podman, Scene, User, wait_until};
 
-/// With what is in the image and nothing else.
+/// Creates a scene with only the content of the image.
 fn plain(user: User, script: &str, more: &Value) -> Scene {
     let podman = Podman::new(user);
     let mut sandbox = json!({"kind": "docker", "image": IMAGE, "socket": podman.socket()});
@@ -42,7 +42,7 @@ impl Scene {
     }
 }
 
-/// The same agent, whoever runs the fleet: what it is given, what it finds, how it ends.
+/// Checks the same agent for each user of the fleet: its input, its environment, its end.
 fn what_it_finds(user: User) {
     let script = "cat; echo wrong >&2; cat /etc/made-for; pwd; echo $PATH $TMPDIR $MODE; id -u; ls $HOME/.ssh || echo no-key; \
                   touch /etc/x || echo no-root; touch /tmp/x $HOME/x && echo places; echo made >made; exit 7";
@@ -84,7 +84,7 @@ fn as_nobody() {
     what_it_finds(User::Nobody);
 }
 
-/// All of it, in its order, on both streams; and a prompt that is longer than any pipe and that nobody reads.
+/// All output is kept in order, on both streams; and a prompt that is longer than a pipe is not read.
 #[test]
 fn ten_megabytes() {
     const LINES: usize = 100_000;
@@ -109,7 +109,7 @@ fn ten_megabytes() {
     scene.nothing_is_left();
 }
 
-/// What comes last is not lost, also if nobody reads the prompt.
+/// The last output is not lost, even if the prompt is not read.
 #[test]
 fn last_words() {
     let mut scene = plain(User::Root, "echo first; echo last >&2; echo the end", &json!({}));
@@ -129,7 +129,7 @@ fn last_words() {
     }
 }
 
-/// A gentle word that is not heard is followed by one that is.
+/// An agent that ignores SIGTERM is killed.
 #[test]
 fn deaf_to_all_words() {
     let script = "trap '' TERM INT; touch up; while :; do sleep 0.05; done";
@@ -144,7 +144,8 @@ fn deaf_to_all_words() {
     scene.nothing_is_left();
 }
 
-/// Its time counts from the beginning, and containers take some of it: it becomes short when the agent is up.
+/// The timeout counts from the start, which takes time with containers: so it is set only when the agent is
+/// up.
 #[test]
 fn too_slow() {
     let script = "trap 'echo heard; exit 0' TERM; touch up; while :; do sleep 0.05; done";
@@ -165,7 +166,7 @@ fn too_slow() {
     scene.nothing_is_left();
 }
 
-/// What it is given as a secret it can say, and nobody reads it.
+/// The agent can print its secret, which is masked in the output.
 #[test]
 fn a_token_is_masked() {
     let agent = json!({"env": {"AGENT_TOKEN": "canary-of-the-agent"}});
@@ -174,14 +175,14 @@ fn a_token_is_masked() {
     let (job, said) = scene.run();
     assert!(said.contains("said\n") && said.contains("AGENT_TOKEN="), "{said}");
     assert!(!said.contains("canary") && !job.to_string().contains("canary"), "{job:#}\n{said}");
-    // Neither does who looks at the machine's processes, or at the attempt's folder.
+    // The secret is also not in the attempt's folder.
     for file in ["start.json", "container", "refusal"] {
         let path = scene.path(&format!("fleet/.cowhand/attempts/{}.1/{file}", job["id"].as_str().unwrap()));
         assert!(!fs::read_to_string(path).unwrap_or_default().contains("canary"), "{file}");
     }
 }
 
-/// Fleets whose config lies where the agent works: it is there to be read, the state and `.env` are not.
+/// The config is in the agent's directory: it can be read, but the state and `.env` cannot.
 #[test]
 fn what_lies_in_the_workspace() {
     let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \

@@ -1,4 +1,4 @@
-//! What an agent can do in its sandbox, and what it is stopped by: workspaces, declared paths, its end.
+//! Rights and limits of an agent in its sandbox: workspaces, declared paths, its end.
 
 use std::process::Command;
 
@@ -42,7 +42,7 @@ fn declared_paths(kind: &str, user: User) {
     assert!(scene.path("shared/w").exists() && !scene.path("books/w").exists());
 }
 
-/// The agent can read its work item wherever it is held, and cannot change what it was given.
+/// The agent can read its work item in any sandbox, and cannot change it.
 fn a_work_item(kind: &str, user: User) {
     let script = "cat $COWHAND_WORK_ITEM_FILE; echo; echo \"item $COWHAND_WORK_ITEM: $COWHAND_WORK_ITEM_TITLE\"; \
                   echo \"at $COWHAND_WORK_ITEM_URL\"; echo x >>$COWHAND_WORK_ITEM_FILE || echo file-held";
@@ -68,7 +68,7 @@ fn a_work_item(kind: &str, user: User) {
     }
 }
 
-/// With `runtime: acp` the program that is held is a client of ours, and the agent its child.
+/// With `runtime: acp` the sandboxed program is our client, and the agent is its child.
 fn an_agent_behind_a_client(kind: &str, user: User) {
     let script = r#"
         hear() { IFS= read -r heard || exit 9; }
@@ -84,7 +84,7 @@ fn an_agent_behind_a_client(kind: &str, user: User) {
     assert_eq!((&job["status"], &job["summary"]), (&"completed".into(), &"held".into()), "{job:#}\n{said}");
 }
 
-/// Commits reach the repository that the worktree belongs to; its config and its hooks do not change.
+/// Commits reach the repository of the worktree; its config and its hooks do not change.
 fn a_worktree(kind: &str, user: User) {
     let script = "echo new >file && git add file && git -c user.name=a -c user.email=a@b commit -qm work && echo \
                   committed; common=$(git rev-parse --git-common-dir); echo '[x]' >>$common/config || echo config-held; \
@@ -106,8 +106,8 @@ fn a_worktree(kind: &str, user: User) {
     assert!(log.contains("work"), "{log}");
 }
 
-/// After a job cowhand looks at what changed, with git, outside of the sandbox: what the agent wrote into its repository's
-/// config must not run there.
+/// After a job cowhand runs git outside of the sandbox to find changes: config that the agent wrote into its
+/// repository must not run commands there.
 fn a_trap_for_those_who_come_after(kind: &str, user: User) {
     let script = "git config filter.trap.clean \"sh -c 'touch $OUTSIDE/sprung; cat'\" && git config filter.trap.required \
                   true && git config core.fsmonitor \"touch $OUTSIDE/sprung\" && echo '* filter=trap' >.gitattributes && \
@@ -128,7 +128,7 @@ fn a_trap_for_those_who_come_after(kind: &str, user: User) {
     assert!(!scene.path("outside/sprung").exists(), "{said}");
 }
 
-/// The agent hears of it, has its grace, and says its last words.
+/// The agent gets the signal, has its grace period, and its last output is kept.
 fn asked_to_stop(kind: &str, user: User) {
     let script = "trap 'echo last words; exit 0' TERM; echo up; touch up; while :; do sleep 0.05; done";
     let mut scene = Scene::new(user, script, &json!({ "sandbox": kind }));

@@ -1,4 +1,4 @@
-//! Speaking to the fleet from inside of a sandbox: by the socket of jobs, with a job's token, and not otherwise.
+//! Requests to the fleet from inside a sandbox: only by the job socket, with a job token.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Scene, User, wait_until};
 
-/// Says what it came to, and goes on when there is a file; the daemon may be another one by then.
+/// Script that prints its results, and continues when there is a file; the daemon may be another one by then.
 const SCRIPT: &str = r#"
 ask() { curl -s -o answer -w '%{http_code}' --unix-socket "$COWHAND_SOCKET" "$@"; }
 mine() { ask -H "authorization: Bearer $COWHAND_JOB_TOKEN" "$@"; }
@@ -30,7 +30,7 @@ while [ ! -e go ]; do sleep 0.05; done
 echo "afterwards $(mine $at/jobs/$COWHAND_JOB_ID)"
 "#;
 
-/// Some of everything, with the job of somebody else.
+/// Paths of many endpoints, with the job of somebody else.
 const PATHS: &str = "status jobs jobs/OTHER jobs/OTHER/report jobs/OTHER/asks jobs/OTHER/followups jobs/OTHER/cancel \
     agents agents/wild/trigger asks asks/OTHER.1/answer events config tokens login stop reload prune usage nothing";
 
@@ -44,7 +44,7 @@ fn speaks(user: User) {
     scene.start();
     let id = scene.trigger();
     wait_until("the agent to have asked", || scene.path("desk/ready").exists().then_some(()));
-    // The next daemon is seen in there, too.
+    // The next daemon is reachable from inside too.
     let mut daemon = scene.daemon.take().unwrap();
     let pid = Pid::from_child(&daemon);
     daemon.kill().unwrap();
@@ -88,7 +88,7 @@ fn as_nobody() {
     speaks(User::Nobody);
 }
 
-/// An agent that has nothing to say to the fleet has no socket of it.
+/// An agent without tools of the fleet has no socket of it.
 #[test]
 fn whoever_needs_no_voice_has_none() {
     let script = "[ -e \"$COWHAND_SOCKET\" ] && echo found || echo none";

@@ -1,4 +1,4 @@
-//! One agent that tries everything, first with nothing that holds it, so that it is known to be able to.
+//! One hostile agent that tries everything; once without a sandbox, to show that it is able to.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ const SCRIPT: &str = include_str!("hostile.sh");
 for_each_sandbox!(a_hostile_agent);
 in_a_container!(a_hostile_agent);
 
-/// A network namespace that ends with the daemon: in it there is a metadata service, and somebody on loopback.
+/// Network namespace that ends with the daemon, with a metadata service and a service on loopback.
 const NAMESPACE: &str = "ip link set lo up && ip addr add 169.254.169.254/32 dev lo && \
     { perl -MIO::Socket::INET -e 'my @s = map { IO::Socket::INET->new(LocalAddr => $_, Listen => 9, ReuseAddr => 1) \
         or die } @ARGV; print \"listening\\n\"; STDOUT->flush; close STDOUT; for my $s (@s) { fork or do { while (my $c = \
@@ -43,11 +43,11 @@ fn a_hostile_agent(kind: &str, user: User) {
     let scene = scene(user, &json!(kind), "");
     let config = fs::read_to_string(scene.path("fleet/cowhand.yaml")).unwrap();
     let (job, said) = scene.run();
-    // Its own words were heard to the end, so its keeper lives, and so does the daemon.
+    // All its output arrived, so its keeper and the daemon are alive.
     assert_eq!(job["status"], "completed", "{job:#}\n{said}");
     assert_eq!(came_to(&said, "inside"), "out", "{said}");
     for attempt in ATTEMPTS {
-        // In namespaces of its own it may write where there is nothing, which reaches nobody.
+        // In its own namespaces it may write to empty places, which affects nobody.
         if kind == "bubblewrap" && matches!(attempt, "write" | "link" | "config" | "new-key") {
             continue;
         }
@@ -61,13 +61,13 @@ fn a_hostile_agent(kind: &str, user: User) {
     assert!(!scene.path("outside/escaped").exists());
     assert!(!scene.path("home/.ssh/authorized_keys").exists());
     assert_eq!(fs::read_to_string(scene.path("fleet/cowhand.yaml")).unwrap(), config);
-    // Each of them can be seen in the job.
+    // Each failure is visible in the job.
     let told = if kind == "landlock" { "Permission denied" } else { "No such file or directory" };
     assert!(said.matches(told).count() >= 4, "{said}");
     assert_eq!(scene.json(&["status"])["daemon"]["running"], true);
 }
 
-/// With nothing to hold it, the same agent gets out by every way that does no lasting harm: so the ways are there.
+/// Without a sandbox, the same agent gets out in every way that does no lasting harm: so these ways exist.
 #[test]
 fn without_a_sandbox_it_gets_out() {
     let scene = scene(User::Root, &json!("none"), "yes");

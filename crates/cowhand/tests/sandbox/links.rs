@@ -32,7 +32,7 @@ in_a_container!(
 
 const CANARY: &str = "a-word-from-outside";
 
-/// A scene with secrets in `outside`. The prompt of a job is the script that its agent runs.
+/// Creates a scene with secrets in `outside`. The prompt of a job is the script that its agent runs.
 fn scene(kind: &str, user: User, agent: Value) -> Scene {
     let mut scene = Scene::new(user, "sh; exit 0", &json!({}));
     scene.write("outside/secret.json", &json!({ "word": CANARY }).to_string());
@@ -62,7 +62,7 @@ impl Scene {
         String::from_utf8(done.stdout).unwrap().trim().to_owned()
     }
 
-    /// The hooks of a job as they are once none of them is left to run.
+    /// Waits until all hooks of a job have ended, and returns them.
     fn hooks(&self, id: &str) -> Value {
         super::wait_until("the hooks", || {
             let hooks = self.json(&["job", id])["hooks"].clone();
@@ -75,7 +75,7 @@ impl Scene {
     }
 }
 
-/// A link to a secret, a folder that is a link to where one lies, a pipe, a device, and a second name for the same file.
+/// A link to a secret, a folder that is a link to one, a pipe, a device, and a hard link.
 fn metadata(kind: &str, user: User) {
     let hooks = json!({"after_run": [{"type": "shell", "command": "cat"}]});
     let mut scene = scene(kind, user, json!({"hooks": hooks, "metadata_file": "out/secret.json"}));
@@ -105,7 +105,8 @@ fn metadata(kind: &str, user: User) {
     }
 }
 
-/// The folder of a work source lies where the agent may write. Also after a restart, when nobody remembers it as it was.
+/// The folder of a work source is writable for the agent. The checks also hold after a restart, without any
+/// cache.
 fn work_items(kind: &str, user: User) {
     let source = json!({"type": "files", "path": "../desk/queue/tasks"});
     let mut scene = scene(kind, user, json!({ "work_source": source }));
@@ -139,7 +140,7 @@ fn work_items(kind: &str, user: User) {
     assert_eq!(fs::read_to_string(scene.path("outside/secret.md")).unwrap().matches(CANARY).count(), 2);
 }
 
-/// The diff is made with the index of the workspace, which the agent may replace.
+/// The diff uses the index of the workspace, which the agent may replace.
 fn an_index_that_leads_elsewhere(kind: &str, user: User) {
     let mut scene = scene(kind, user, json!({"isolation": "clone"}));
     scene.repository();
@@ -160,7 +161,7 @@ fn an_index_that_leads_elsewhere(kind: &str, user: User) {
     }
 }
 
-/// git looks into a submodule by a process of its own, which obeys the config of the submodule.
+/// Git inspects a submodule in a separate process, which obeys the config of the submodule.
 fn a_trap_in_a_submodule(kind: &str, user: User) {
     let mut scene = scene(kind, user, json!({"isolation": "clone"}));
     scene.repository();
@@ -178,7 +179,8 @@ fn a_trap_in_a_submodule(kind: &str, user: User) {
     assert!(!scene.path("outside/sprung").exists(), "{said}");
 }
 
-/// What a clone holds is fetched into the repository that it was made from: not what it only leads to.
+/// The commits of a clone are fetched into its original repository, but not commits of a repository that it
+/// only links to.
 fn commits_of_another_repository(kind: &str, user: User) {
     let mut scene = scene(kind, user, json!({"isolation": {"kind": "clone", "cleanup": "always"}}));
     scene.write("outside/repo/secret", CANARY);
@@ -205,7 +207,7 @@ fn commits_of_another_repository(kind: &str, user: User) {
         let objects = scene.git("desk", &["cat-file", "--batch-all-objects", "--batch-check"]);
         assert!(!objects.contains(&secret), "{script}: {objects}\n{said}");
     }
-    // What it made itself is brought home.
+    // The agent's own commits are fetched.
     let (job, said) =
         scene.script("echo a >a; git add a; git -c user.name=a -c user.email=a@b commit -qm brought-home");
     let workspace = scene.path("fleet/.cowhand/workspaces").join(job["id"].as_str().unwrap());
@@ -213,7 +215,7 @@ fn commits_of_another_repository(kind: &str, user: User) {
     assert!(scene.git("desk", &["log", "--all", "--format=%s"]).contains("brought-home"), "{said}");
 }
 
-/// What a worktree's own repository holds is given to the agent. Whether there is one, the agent itself can write down.
+/// The agent may read the repository of its worktree, but can forge the file that names it.
 fn a_forged_worktree(kind: &str, user: User) {
     let mut scene = scene(kind, user, json!({}));
     scene.write("outside/repo/secret", CANARY);
@@ -247,8 +249,8 @@ fn a_forged_worktree(kind: &str, user: User) {
     }
 }
 
-/// A worktree below a folder that is itself called `worktrees`: its agent may write its own part of the repository, and in
-/// it the path of the rest.
+/// A worktree below a folder that is itself called `worktrees`: its agent may write its own part of the
+/// repository, and in it the path of the rest.
 fn a_worktree_that_grows(kind: &str, user: User) {
     let mut scene = scene(kind, user, json!({"working_directory": "../worktrees/repo-w"}));
     scene.write("worktrees/repo/file", "text");
@@ -267,7 +269,8 @@ fn a_worktree_that_grows(kind: &str, user: User) {
     assert!(!scene.path("objects/escaped").exists(), "{said}");
 }
 
-/// The agent works below the top of its workspace, and may write above: for its next attempt its directory is a link.
+/// The agent works below the top of its workspace, and may write above it: it replaces its directory by a
+/// link for the next attempt.
 fn a_directory_that_became_a_link(kind: &str, user: User) {
     let agent = json!({
         "isolation": {"kind": "worktree", "setup": ["touch", "set-up"]}, "working_directory": "../desk/sub",

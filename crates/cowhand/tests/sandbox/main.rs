@@ -1,7 +1,8 @@
-//! Agents that want out: the real program, with hostile scripts as agents, as root and as an ordinary user.
+//! Agents that try to get out of their sandbox: the real program, with hostile scripts as agents, as root and
+//! as an ordinary user.
 //!
-//! Whatever they reach is made by the test: a home with keys, a network namespace with a metadata service in it, control
-//! groups with limits that are looked at before anything is let loose.
+//! The test creates everything that they could reach: a home with keys, a network namespace with a metadata
+//! service, control groups with limits that are checked before the script continues.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -29,7 +30,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Whom a fleet runs as.
+/// User that runs a fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum User {
     Root,
@@ -38,7 +39,7 @@ enum User {
 
 const NOBODY: u32 = 65_534;
 
-/// Each story, by each kind and user.
+/// Declares each test for each kind of sandbox and user.
 macro_rules! for_each_sandbox {
     ($($story:ident),+ $(,)?) => {
         mod landlock {
@@ -57,7 +58,7 @@ macro_rules! for_each_sandbox {
 }
 use for_each_sandbox;
 
-/// Each story in a container, too.
+/// Declares each test in a container too.
 macro_rules! in_a_container {
     ($($story:ident),+ $(,)?) => {
         mod docker {
@@ -71,25 +72,25 @@ macro_rules! in_a_container {
 use cowhand_testing::wait_until;
 use in_a_container;
 
-/// A fleet of one agent: its home, its desk, and its config in folders of their own.
+/// Fleet of one agent: its home, its directory and its config in separate folders.
 struct Scene {
     root: PathBuf,
     user: User,
     daemon: Option<Child>,
     variables: Vec<(&'static str, String)>,
-    /// What stands before the daemon's command.
+    /// Command that runs the daemon's command.
     within: Vec<String>,
     program: PathBuf,
-    /// If its agent is to run in a container.
+    /// Container engine, if the agent runs in a container.
     podman: Option<Podman>,
     #[expect(dead_code, reason = "they are held, not used")]
     folders: [TempDir; 2],
 }
 
 impl Scene {
-    /// `agent` is laid over the one that runs `agent.sh`.
+    /// Creates a fleet with `agent` over the default one, which runs `agent.sh`.
     fn new(user: User, script: &str, agent: &Value) -> Self {
-        // A short path: sockets have no long ones.
+        // A short path, because paths of sockets are limited.
         let folder = TempDir::new_in("/tmp").unwrap();
         let root = folder.path().canonicalize().unwrap();
         let (program, programs) = program();
@@ -118,7 +119,7 @@ impl Scene {
         scene
     }
 
-    /// If it is to be a container that names no image: one that has this machine's programs.
+    /// Adds an image with this machine's programs to a container without one.
     fn contain(&mut self, sandbox: &mut Value) {
         if sandbox == "docker" {
             *sandbox = json!({"kind": "docker"});
@@ -134,7 +135,7 @@ impl Scene {
         self.podman = Some(podman);
     }
 
-    /// Lays more over the agent.
+    /// Sets keys of the agent.
     fn set(&mut self, agent: &Value) {
         let file = self.path("fleet/cowhand.yaml");
         let mut fleet: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
@@ -146,7 +147,7 @@ impl Scene {
         self.hand_over();
     }
 
-    /// Makes one of the desk, with what is in it as its first commit.
+    /// Makes the agent's directory a repository, with its content as the first commit.
     fn repository(&self) {
         for arguments in [&["init", "-q"][..], &["add", "agent.sh"], &["commit", "-qm", "first"]] {
             let mut git = Command::new("git");
@@ -163,7 +164,7 @@ impl Scene {
         self
     }
 
-    /// Everything in it is the user's.
+    /// Gives all files to the user.
     fn hand_over(&self) {
         fs::set_permissions(&self.root, fs::Permissions::from_mode(0o755)).unwrap();
         if self.user == User::Nobody {
@@ -228,7 +229,7 @@ impl Scene {
         self.json(&["trigger", "wild"])["id"].as_str().unwrap().to_owned()
     }
 
-    /// The job once it has ended, and all that it said.
+    /// Waits for the end of the job; returns it with its output.
     fn ended(&self, id: &str) -> (Value, String) {
         let job = wait_until("the job's end", || {
             let job = self.json(&["job", id]);
@@ -262,17 +263,17 @@ impl Drop for Scene {
     }
 }
 
-/// The program, where everybody can run it: the folder it was built in may be closed to others.
+/// Links the program into a folder where everybody can run it: its build folder may be closed to others.
 fn program() -> (PathBuf, TempDir) {
     let folder = TempDir::new_in("/tmp").unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (built, program) = (env!("CARGO_BIN_EXE_cowhand"), folder.path().join("cowhand"));
-    // Where it is another disk, a copy does as well.
+    // On another disk, it is copied.
     fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
     (program, folder)
 }
 
-/// Processes whose arguments or directory name this folder.
+/// Returns the processes whose arguments or directory name this folder.
 fn mentioned(folder: &Path) -> Vec<Pid> {
     let own = std::process::id().to_string();
     let entries = fs::read_dir("/proc").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! Modes of files are nothing that Landlock governs: what a process of the same owner can do with them, and what comes of it.
+//! Landlock does not restrict the modes of files: attacks by a process of the same owner, and their effects.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use super::{Scene, User, wait_until};
 
-/// Says that it is there, and waits until it is let go.
+/// Script that creates `ready`, and waits for `go`.
 const WAITS: &str = "touch ready; while [ ! -e go ]; do sleep 0.05; done; echo over";
 
-/// Somebody who is neither root nor the owner of the fleet.
+/// User who is neither root nor the owner of the fleet.
 const STRANGER: u32 = 33;
 
 fn mode(scene: &Scene, name: &str) -> u32 {
@@ -26,7 +26,7 @@ fn log(scene: &Scene) -> String {
     fs::read_to_string(scene.path("log")).unwrap()
 }
 
-/// A fleet whose agent runs and waits.
+/// Starts a fleet with an agent that waits.
 fn waiting(user: User, sandbox: &Value) -> (Scene, String) {
     let mut scene = Scene::new(user, WAITS, &json!({ "sandbox": sandbox }));
     scene.start();
@@ -46,7 +46,8 @@ fn ends_well(scene: &Scene, job: &str) {
     );
 }
 
-/// The answer's code and text. Its daemon closes what was opened, so it is opened again for each try.
+/// Returns the status and text of the answer. The daemon restores the modes, so they are set again for each
+/// try.
 fn asked_by_stranger(scene: &Scene, method: &str, path: &str) -> (String, String) {
     wait_until("an answer", || {
         set_mode(scene, "fleet/.cowhand", 0o755);
@@ -107,7 +108,7 @@ fn other_users_are_refused_by_nobody() {
     other_users_are_refused(User::Nobody);
 }
 
-/// An operator's mistake, or an agent's.
+/// The cause may be a mistake of an operator, or an agent.
 #[test]
 fn a_state_folder_that_is_closed_is_opened_again() {
     let (scene, job) = waiting(User::Nobody, &json!("none"));
@@ -126,7 +127,7 @@ fn a_state_folder_that_is_closed_is_opened_again() {
     assert!(!log.contains("--keep-agents"), "{log}");
 }
 
-/// What the daemon cannot restore is told, and waited for.
+/// A mode that the daemon cannot restore is reported, and the daemon waits.
 #[test]
 fn a_closed_folder_above_is_named_and_waited_for() {
     let (scene, job) = waiting(User::Nobody, &json!("none"));

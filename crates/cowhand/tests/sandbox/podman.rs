@@ -1,5 +1,5 @@
-//! An engine of the test's own: Podman, which speaks Docker's API, with its storage, its settings and its socket in a
-//! folder that goes with it. Its one image is made here.
+//! A container engine for one test: Podman, which has Docker's API, with its storage, settings and socket in
+//! a folder that is removed with it. Its only image is made here.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
@@ -12,30 +12,30 @@ use super::{NOBODY, User, wait_until};
 
 pub(super) const IMAGE: &str = "cowhand-test:1";
 
-/// What is in the image's `PATH`: one program with many names.
+/// Programs in the image's `PATH`: one program with many names.
 const PROGRAMS: [&str; 17] = [
     "sh", "cat", "ls", "echo", "sleep", "id", "head", "dd", "env", "touch", "mkdir", "rm", "seq", "grep",
     "yes", "mount", "nc",
 ];
 
-/// Limits that every machine allows; locks of its own, since those in shared memory are everybody's.
+/// Limits that every machine allows, and locks in files, since those in shared memory are shared with others.
 const SETTINGS: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\
     [engine]\nlock_type = \"file\"\nevents_logger = \"none\"\n";
 
 pub(super) struct Podman {
     folder: TempDir,
     service: Option<Child>,
-    /// What stands before the service's command.
+    /// Command that runs the service's command.
     within: &'static [&'static str],
 }
 
 impl Podman {
-    /// With the socket in the hands of this user, as it is for members of the group `docker`.
+    /// Starts an engine with a socket that belongs to this user, as for members of the group `docker`.
     pub(super) fn new(user: User) -> Self {
         Self::within(user, &[])
     }
 
-    /// In a network of its own, with nobody in it but its containers.
+    /// Starts an engine in its own network, which has only its containers.
     pub(super) fn apart() -> Self {
         Self::within(User::Root, &["unshare", "--net", "--"])
     }
@@ -53,7 +53,7 @@ impl Podman {
         podman
     }
 
-    /// A root with little in it. Where the machine's own `/usr` is laid over it, its programs are there, too.
+    /// Makes an image with few files. If the machine's `/usr` is mounted over it, it also has those programs.
     fn import(&self) {
         let root = self.folder.path().join("image");
         for folder in ["usr/bin", "usr/lib", "usr/lib64", "usr/sbin", "etc", "tmp"] {
@@ -80,7 +80,7 @@ impl Podman {
         let mut words = within.iter().chain(&["podman"]);
         let mut command = Command::new(words.next().unwrap());
         command.args(words);
-        // Its helpers leave files where they are started.
+        // Its helpers write files into the working directory.
         command.current_dir(self.folder.path());
         command.env("CONTAINERS_CONF", path("containers.conf")).env("TMPDIR", self.folder.path());
         for (option, name) in [
@@ -95,7 +95,7 @@ impl Podman {
         command
     }
 
-    /// What it prints.
+    /// Runs a command, and returns its output.
     pub(super) fn podman(&self, arguments: &[&str]) -> String {
         let done = self.command(&[]).args(arguments).output().expect("podman is installed");
         let (said, wrong) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
@@ -112,7 +112,7 @@ impl Podman {
         wait_until("the engine", || std::os::unix::net::UnixStream::connect(self.socket()).ok());
     }
 
-    /// The service alone; containers live on.
+    /// Kills only the service; containers continue.
     pub(super) fn kill(&mut self) {
         if let Some(mut service) = self.service.take() {
             service.kill().unwrap();
@@ -124,7 +124,7 @@ impl Podman {
         self.folder.path().join("sock")
     }
 
-    /// All that there are, also ended ones.
+    /// Returns the names of all containers, including ended ones.
     pub(super) fn containers(&self) -> Vec<String> {
         self.podman(&["ps", "--all", "--format", "{{.Names}}"]).lines().map(str::to_owned).collect()
     }
@@ -132,7 +132,7 @@ impl Podman {
 
 impl Drop for Podman {
     fn drop(&mut self) {
-        // What a test that failed left behind.
+        // Containers that a failed test left.
         self.command(self.within).args(["rm", "--all", "--force", "--time", "0"]).output().ok();
         if let Some(mut service) = self.service.take() {
             service.kill().ok();

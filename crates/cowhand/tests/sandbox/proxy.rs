@@ -1,4 +1,4 @@
-//! The one way out of a bubblewrap sandbox.
+//! The proxy, the only network access of a bubblewrap sandbox.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Scene, User, wait_until};
 
-/// Answers everything in the same way, until the test ends.
+/// Starts a server that answers everything in the same way, until the test ends.
 fn server() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -33,7 +33,8 @@ fn server() -> SocketAddr {
     address
 }
 
-/// Says one thing to the proxy and prints what comes back; after a tunnel is open, another thing through it.
+/// Script that sends one request to the proxy and prints the answer; after a tunnel is open, another request
+/// through it.
 const ASK: &str = r#"ask() { perl -MIO::Socket::INET -e 'my $s = IO::Socket::INET->new(PeerAddr => "127.0.0.1:3128") or die "$!\n";
     my ($first, $then) = @ARGV; print $s "$first HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     if ($then) { while (<$s>) { print; last if /^\r?$/ } print $s "$then HTTP/1.1\r\nHost: x\r\n\r\n" }
@@ -60,7 +61,7 @@ fn by_proxy(user: User) {
     assert!(said.contains("400 Bad Request"), "{said}");
     assert!(!said.contains("direct"), "{said}");
     assert!(said.contains("http://127.0.0.1:3128"), "{said}");
-    // Each refusal is told twice: to the agent, and to whoever reads its job.
+    // Each refusal is reported twice: to the agent, and in the output of its job.
     for refused in [closed.to_string(), "169.254.169.254:80".to_owned(), "metadata.internal:443".to_owned()] {
         let note = format!("cowhand: the sandbox refused {refused}: it is not among `hosts`");
         assert!(said.contains(&note), "{note}: {said}");
@@ -77,7 +78,7 @@ fn as_nobody() {
     by_proxy(User::Nobody);
 }
 
-/// The proxy is the keeper's: it goes on without a daemon, and is there when the next one comes.
+/// The keeper runs the proxy: it continues without a daemon, and is there for the next one.
 #[test]
 fn a_daemon_that_dies() {
     let open = server();
@@ -102,7 +103,7 @@ fn a_daemon_that_dies() {
     assert!(said.contains("answered GET /alone") && said.contains("answered GET /again"), "{said}");
 }
 
-/// What cannot be had of a kind is an error of the config.
+/// A setting that the kind does not support is an error of the config.
 #[test]
 fn landlock_knows_no_hosts() {
     let sandbox = json!({"kind": "landlock", "network": {"hosts": ["api.example.com"]}});
@@ -112,7 +113,7 @@ fn landlock_knows_no_hosts() {
     assert!(said.contains("Landlock knows ports but no addresses"), "{said}");
 }
 
-/// Ports, which Landlock does know: this one and no other, and no way around TCP.
+/// Landlock restricts ports: only this one is allowed, and no other protocol.
 #[test]
 fn landlock_knows_ports() {
     for user in [User::Root, User::Nobody] {

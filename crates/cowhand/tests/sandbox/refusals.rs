@@ -1,4 +1,4 @@
-//! What cannot be enforced is not pretended: the job fails before anything runs, and says why.
+//! Sandboxes that cannot be enforced: the job fails before anything runs, with the reason.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Scene, User};
 
-/// The reason; nothing has run.
+/// Runs a job, and returns the reason for its failure; checks that nothing has run.
 pub(super) fn refused(scene: &mut Scene) -> String {
     scene.start();
     let (job, _) = scene.run();
@@ -17,7 +17,7 @@ pub(super) fn refused(scene: &mut Scene) -> String {
     job["error"]["message"].as_str().unwrap().to_owned()
 }
 
-/// `doctor` knows it beforehand, in the same words.
+/// Checks that `doctor` reports the same reason beforehand.
 pub(super) fn foreseen(scene: &Scene, why: &str) {
     let doctor = scene.command(&["doctor"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
@@ -32,7 +32,7 @@ fn agent(more: &Value) -> Scene {
 #[test]
 fn without_the_program_there_is_no_bubblewrap() {
     let mut scene = agent(&json!({"sandbox": "bubblewrap"}));
-    // Everything but it.
+    // All programs but bwrap.
     let folder = scene.path("programs");
     fs::create_dir(&folder).unwrap();
     for program in ["sh", "touch"] {
@@ -51,7 +51,7 @@ fn without_the_program_there_is_no_bubblewrap() {
     assert!(!doctor.status.success());
 }
 
-/// Whoever waits for an answer that cannot reach it would wait for ever.
+/// An agent that waits for an answer that cannot reach it would wait for ever.
 #[test]
 fn nobody_asks_from_inside_of_landlock() {
     let words = "lets no agent have one; `sandbox: bubblewrap` does";
@@ -64,7 +64,7 @@ fn nobody_asks_from_inside_of_landlock() {
     }
 }
 
-/// Landlock takes nothing back of a folder that it gives.
+/// Landlock cannot exclude a part of a folder that it allows.
 #[test]
 fn landlock_cannot_keep_what_lies_in_the_workspace() {
     let mut scene = agent(&json!({"sandbox": "landlock", "working_directory": "."}));
@@ -73,7 +73,7 @@ fn landlock_cannot_keep_what_lies_in_the_workspace() {
     assert!(why.contains("Landlock cannot keep it from the agent"), "{why}");
     assert!(why.contains("cowhand.yaml") || why.contains(".cowhand"), "{why}");
     foreseen(&scene, &why);
-    // A workspace of its own is elsewhere.
+    // A separate workspace is elsewhere.
     let worktree = agent(&json!({"sandbox": "landlock", "working_directory": ".", "isolation": "worktree"}));
     worktree.write("fleet/agent.sh", "touch ran");
     let doctor = worktree.command(&["doctor"]).output().unwrap();
@@ -81,7 +81,7 @@ fn landlock_cannot_keep_what_lies_in_the_workspace() {
     assert!(!said.contains("FAIL"), "{said}");
 }
 
-/// Namespaces can: the config is there to be read, the state and `.env` are not there.
+/// Namespaces can exclude it: the config is readable, the state and `.env` are not there.
 #[test]
 fn bubblewrap_keeps_what_lies_in_the_workspace() {
     let script = "echo x >>cowhand.yaml || echo config-held; cat cowhand.yaml >/dev/null && echo config-read; ls \
@@ -98,8 +98,8 @@ fn bubblewrap_keeps_what_lies_in_the_workspace() {
     assert!(scene.path("fleet/new").exists());
 }
 
-/// What is given although it lies in the state folder is there, wherever that lies: the client of an agent that speaks ACP
-/// finds its orders, which are private files.
+/// The agent's own files in the state folder are visible, wherever that is: the client of an ACP agent finds
+/// its private files.
 #[test]
 fn bubblewrap_leaves_an_agent_its_own_files() {
     let script = r#"
@@ -120,7 +120,7 @@ fn bubblewrap_leaves_an_agent_its_own_files() {
     assert_eq!(words, seen, "and nothing else of the state");
 }
 
-/// Names that would be read if they were there: variables for all agents, and configs that count before the one that is.
+/// Names that would be read if they existed: variables for all agents, and configs that take precedence.
 fn no_name_of_the_config(kind: &str) {
     let script = "for name in .env cowhand.yaml cowhand.yml; do echo \"LD_PRELOAD=/x\" >$name && echo made $name; rm -rf \
                   $name && echo removed $name; mv $name else && echo moved $name; echo x >x; mv x $name && echo replaced \
@@ -131,7 +131,7 @@ fn no_name_of_the_config(kind: &str) {
     scene.write("fleet/herdctl.yaml", &config);
     scene.write("fleet/agent.sh", script);
     scene.start();
-    // What stands there by now is no obstacle to the next.
+    // The placeholders of the first run do not disturb the next.
     for _ in 0..2 {
         let (job, said) = scene.run();
         assert_eq!(job["status"], "completed", "{job:#}\n{said}");
@@ -145,7 +145,7 @@ fn no_name_of_the_config(kind: &str) {
         }
         assert!(scene.path("fleet/new").is_file());
     }
-    // Whoever comes after finds the old one.
+    // Later reads find the old config.
     let shown = scene.command(&["config", "check"]).output().unwrap();
     let shown = String::from_utf8_lossy(&[shown.stdout, shown.stderr].concat()).into_owned();
     assert!(shown.contains("ok: 1 agent"), "{shown}");
@@ -161,7 +161,7 @@ fn no_name_of_the_config_is_made_in_a_container() {
     no_name_of_the_config("docker");
 }
 
-/// A folder that holds something that is kept does not go away with it.
+/// A folder that contains a protected file cannot be moved.
 fn no_folder_of_the_config(kind: &str) {
     let script = "mv ops else && mkdir ops && echo x >ops/wild.yaml && echo carried off; echo x >ops/wild.yaml && echo \
                   written; echo x >ops/new && echo end";
@@ -190,7 +190,7 @@ fn no_folder_of_the_config_is_carried_off_in_a_container() {
     no_folder_of_the_config("docker");
 }
 
-/// Where the agent may write it can lead a link elsewhere, and no mount keeps one.
+/// Where the agent may write it can redirect a link, and no mount can protect one.
 #[test]
 fn a_config_behind_a_link_cannot_be_kept() {
     for kind in ["bubblewrap", "landlock"] {
@@ -203,7 +203,7 @@ fn a_config_behind_a_link_cannot_be_kept() {
     }
 }
 
-/// What one job leads elsewhere would be given to the next.
+/// A link that one job redirects would affect the next.
 #[test]
 fn no_path_behind_a_link_that_the_agent_could_change() {
     for kind in ["bubblewrap", "landlock"] {
@@ -216,14 +216,14 @@ fn no_path_behind_a_link_that_the_agent_could_change() {
     }
 }
 
-/// The engine's own sockets, also of one that needs no root: whoever has one has what this user has.
+/// The sockets of container engines, also of rootless ones, give the rights of their user.
 #[test]
 fn no_agent_is_given_a_socket_of_an_engine() {
     for place in ["docker.sock", "podman/podman.sock"] {
         for kind in ["landlock", "bubblewrap"] {
-            // The runtime folder of these stories is the scene's own.
+            // The runtime folder in these tests is that of the scene.
             let mut scene = agent(&json!({"sandbox": {"kind": kind, "write": [format!("../{place}")]}}));
-            // Both are there, so neither is hidden only because it is the one that would be used.
+            // Both exist, so neither is excluded only because it is the one in use.
             scene.write("docker.sock", "");
             scene.write("podman/podman.sock", "");
             let why = refused(&mut scene);
@@ -250,7 +250,7 @@ fn no_agent_is_given_keys_or_a_home() {
     }
 }
 
-/// A key that is to stay outside has to be there, and what a schedule asks for is tried, too.
+/// A key that stays outside has to exist, and the settings of a schedule are checked too.
 #[test]
 fn doctor_tries_what_a_start_tries() {
     let schedules = json!({
@@ -266,7 +266,7 @@ fn doctor_tries_what_a_start_tries() {
     let refused = "FAIL  start of wild/wrong: `sandbox: bubblewrap` cannot be enforced: ~/.ssh lies in ";
     assert!(code == Some(6) && all.contains(refused), "{all}");
     assert_eq!(all.matches("FAIL").count(), 1, "{all}");
-    // A program that is asked only for its version.
+    // A fake program that is only asked for its version.
     let outside = json!({
         "runtime": "claude", "command": null, "sandbox": {"kind": "bubblewrap", "credentials": "outside"},
     });
@@ -283,7 +283,7 @@ fn doctor_tries_what_a_start_tries() {
     assert!(code == Some(0) && !all.contains("FAIL") && !all.contains("canary"), "{all}");
 }
 
-/// The schedule's and the agent's: the stricter holds.
+/// Of the schedule's and the agent's sandbox the stricter applies.
 #[test]
 fn a_schedule_can_only_tighten() {
     let schedules = json!({

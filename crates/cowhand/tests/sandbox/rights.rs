@@ -1,5 +1,5 @@
-//! What an agent in Landlock could do to files and processes of its own user that no rule of Landlock governs; and sockets that
-//! no network namespace holds.
+//! Actions on files and processes of the same user that no rule of Landlock restricts, and sockets that no
+//! network namespace confines.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Scene, User};
 
-/// Each line says what was tried and what came of it. `tool` is a file of the same owner, elsewhere.
+/// Script in which each line prints an action and its result. `tool` is a file of the same owner, elsewhere.
 const RIGHTS: &str = r#"
 try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }
 call() { perl -e 'my @a = map { /^-?\d+$/ ? $_ + 0 : $_ } @ARGV; my $n = shift @a; my $r = syscall($n, @a); if ($r < 0) { warn "call $n: $!\n"; exit 1 }' "$@"; }
@@ -89,7 +89,7 @@ fn nobody_else_is_touched_as_nobody() {
     nobody_else_is_touched(User::Nobody);
 }
 
-/// Families by their number, and whether there are any sockets of them: VSOCK, ALG, PACKET, Bluetooth, netlink that is not
+/// Script that opens sockets of many families by number: VSOCK, ALG, PACKET, Bluetooth, netlink that is not
 /// about routes; and those that programs need.
 const SOCKETS: &str = r#"
 for each in vsock:40:1:0 alg:38:5:0 packet:17:3:0 bluetooth:31:3:1 generic:16:3:16 diag:16:3:4 \

@@ -1,4 +1,4 @@
-//! bubblewrap with much to read: what it lays over, and what it says if it cannot.
+//! bubblewrap with many readable paths: its mounts, and its messages on failure.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Scene, User, refusals};
 
-/// What is read, what is kept, and what is its own.
+/// Script that checks what can be read, what is protected, and what is private.
 const SCRIPT: &str = r#"
 [ -d /run ] && echo "run: $(ls -A /run | wc -l)"
 cat "$HOME/.ssh/id" && echo "key: read"
@@ -63,7 +63,7 @@ fn everything_as_nobody() {
     reads("/", User::Nobody);
 }
 
-/// One that can make namespaces, but not this sandbox.
+/// Fake `bwrap` that can make namespaces, but not this sandbox.
 const BROKEN: &str = "#!/bin/sh\ncase \"$*\" in *enclosed*) echo \"bwrap: Can't mkdir /x: Read-only file system\" >&2; exit 1;; esac\n\
     exec /usr/bin/bwrap \"$@\"\n";
 
@@ -80,7 +80,7 @@ fn a_sandbox_that_cannot_be_made_is_no_exit_of_the_agent() {
     refusals::foreseen(&scene, expected);
 }
 
-/// The agent's own words and code stay its own.
+/// The agent's own output and exit code are not taken for those of bwrap.
 #[test]
 fn an_agent_that_speaks_like_bwrap() {
     let script = "echo \"bwrap: Can't mkdir /x\" >&2; exit 1";

@@ -1,4 +1,4 @@
-//! Who may ask for what.
+//! Tokens, scopes and access to endpoints.
 
 use cowhand::store::{NewToken, Store};
 use cowhand_core::server::Scope;
@@ -45,7 +45,7 @@ async fn who_is_let_in() {
             assert_eq!(body["code"], "unauthorized");
         }
     }
-    // An endpoint that does not exist is no business of strangers either.
+    // Callers without a token do not learn whether an endpoint exists.
     assert_eq!(answer(scene.ask("GET", "/api/v1/nothing")).await.0, 401);
     assert_eq!(answer(scene.ask("GET", "/api/v1/nothing").bearer_auth(&good)).await.0, 404);
     assert_eq!(answer(scene.ask("GET", "/")).await.0, 401);
@@ -63,7 +63,7 @@ async fn who_is_let_in() {
 async fn each_scope_and_what_it_allows() {
     let scene = Scene::new();
     let tokens = ["read", "operate", "admin"].map(|scope| scene.token(&format!("for-{scope}"), scope));
-    // What is allowed may still find nothing there; it is not refused for the scope.
+    // An allowed request may still find nothing, but is not refused for its scope.
     for (method, path, least) in [
         ("GET", "status", 0),
         ("GET", "jobs", 0),
@@ -184,12 +184,12 @@ async fn tokens_are_made_shown_once_and_revoked() {
         assert!(!place.windows(made.len()).any(|part| part == made.as_bytes()));
     }
     assert!(listed.contains("operate") && listed.contains("never"), "{listed}");
-    // A name is free again when its token is revoked, and the old token stays bad.
+    // A name is free again after its token is revoked, and the old token stays invalid.
     assert_eq!(scene.run(&["token", "revoke", "ci"]).0, 0);
     let again = scene.token("ci", "read");
     let status = async |token: &str| answer(scene.ask("GET", "/api/v1/status").bearer_auth(token)).await.0;
     assert_eq!((status(&made).await, status(&again).await), (401, 200));
-    // By the API, too, and whoever asks there needs to be an admin.
+    // The API can do it too, and requires the scope admin.
     let admin = scene.token("admin", "admin");
     let asked =
         scene.ask("POST", "/api/v1/tokens").bearer_auth(&admin).body(r#"{"name":"x","expires_in":"30d"}"#);

@@ -1,4 +1,4 @@
-//! Who did what: every way in leaves its name.
+//! The audit: every way of access records its actor.
 
 use serde_json::Value;
 
@@ -56,13 +56,13 @@ async fn every_way_in_leaves_its_name() {
     for (who, what) in expected {
         assert!(rest.any(|(by, kind)| by == who && kind == what), "{who} {what} in {found:#?}");
     }
-    // How the fleet went on with it is its own doing.
+    // The later events of the job are the fleet's own.
     assert!(!found.iter().any(|(_, what)| what == "job:started" || what == "job:completed"), "{found:#?}");
     let (_, people, _) = scene.run(&["events", "--audit", "--limit", "1"]);
     assert!(people.contains("token:revoked") && people.trim_end().ends_with("ci"), "{people}");
     assert!(people.contains(me.trim_start_matches("person ")), "{people}");
 
-    // Known after a restart, too, and of the end as well.
+    // The audit is also known after a restart, and includes the stop.
     assert_eq!(scene.run(&["stop"]).0, 0);
     scene.ended();
     scene.start(&[]);

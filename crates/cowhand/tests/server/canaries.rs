@@ -1,4 +1,4 @@
-//! Secrets are planted wherever people put them, and then everything that this program says is searched for them.
+//! Secrets are planted wherever people put them, and then all output of this program is searched for them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::{NEW, OLD, Scene, answer};
 
-/// In the config, in `.env` and in the environment; each has a name of its own, so that a find says where it came from.
+/// Secrets are in the config, in `.env` and in the environment; each has its own name, so that a find shows
+/// its origin.
 const FLEET: &str = r#"
 server: {listen: "127.0.0.1:0"}
 agents:
@@ -36,14 +37,14 @@ agents:
       issues: {type: interval, interval: 1h, prompt: Work.}
 "#;
 
-/// Every word that must not be seen: all planted ones begin like this.
+/// Prefix of all planted secrets.
 const CANARY: &str = "canary-";
 
 struct Search {
-    /// Where something was found.
+    /// Places of finds.
     found: Vec<String>,
     searched: usize,
-    /// Made while the test runs.
+    /// Secrets that are created during the test.
     more: Vec<String>,
 }
 
@@ -58,7 +59,7 @@ impl Search {
         }
     }
 
-    /// Every file but the database and what the test itself wrote.
+    /// Searches every file except the database and those that the test itself wrote.
     fn look_through(&mut self, folder: &Path) {
         for entry in fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
@@ -100,7 +101,7 @@ async fn no_secret_is_ever_shown() {
     let code = link.trim().rsplit('/').next().unwrap().to_owned();
     let mut search = Search { found: Vec::new(), searched: 0, more: vec![token.clone(), code] };
 
-    // Things go well, and wrong, in every way that says something.
+    // Successes and failures of all kinds that produce output.
     let (_, job, _) = scene.run(&["trigger", "worker", "-p", "Hello.", "--wait", "--json"]);
     let _ = scene.run(&["trigger", "worker", "by-hand", "--wait"]);
     let job = serde_json::from_str::<Value>(&job).unwrap()["id"].as_str().map(str::to_owned);
@@ -177,7 +178,7 @@ agents:
   - {name: claude, runtime: claude, partial_messages: true, default_prompt: Speak.}
 "#;
 
-/// What programs say in pieces; in the first half of each secret there is no other.
+/// Output of programs in pieces; the first half of each secret contains no other secret.
 const SPEECHES: [(&str, &[&str]); 2] = [
     (
         "gemini",
@@ -203,7 +204,7 @@ const SPEECHES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// No line has the whole of it, and nobody who joins the lines has it either.
+/// No line contains the whole secret, and the joined lines do not either.
 #[tokio::test]
 async fn a_secret_in_two_pieces() {
     let mut scene = Scene::prepared(SPEAKERS);
@@ -227,7 +228,7 @@ async fn a_secret_in_two_pieces() {
         assert_eq!(job["summary"], "It is ***, is it not, can", "{name}: {job:#}");
         let id = job["id"].as_str().unwrap();
         let followed = scene.run(&["logs", id, "--follow"]).1;
-        // Nobody is told it twice, whatever was held back meanwhile; the last line is ours.
+        // The text is shown once, even though parts were held back; the last line is ours.
         let said = followed.lines().filter(|line| !line.starts_with("──"));
         let told = said.filter(|line| line.contains("It is ***, is it not, can")).count();
         assert_eq!(told, 1, "{name}: {followed}");

@@ -1,4 +1,4 @@
-//! The way of a browser in, and what pages tell to whom; how they look and feel is `tests/browser`.
+//! Login of a browser, and the content of pages by visitor; their look is tested in `tests/browser`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,7 +16,7 @@ fn client() -> reqwest::Client {
     reqwest::Client::builder().redirect(Policy::none()).build().unwrap()
 }
 
-/// Opens a link and gives the cookie.
+/// Opens a link and returns the cookie.
 async fn enter(link: &str) -> Option<String> {
     let answer = client().get(link).send().await.unwrap();
     let cookie = answer.headers().get("set-cookie")?.to_str().unwrap();
@@ -33,11 +33,11 @@ async fn links_are_made_by_the_owner_and_by_admins() {
     assert_eq!(enter(out.trim()).await, None, "it works once");
     let page = scene.ask("GET", "/").header("cookie", &cookie).send().await.unwrap();
     assert_eq!(page.status().as_u16(), 200);
-    // Who is in already can let another browser in.
+    // A browser that is logged in can create a link for another one.
     let again = scene.ask("POST", "/api/v1/login").header("cookie", &cookie).header("x-cowhand", "1");
     let (_, link) = crate::answer(again).await;
     assert!(enter(link["url"].as_str().unwrap()).await.is_some());
-    // The two have names of their own, and neither link nor token is told anywhere.
+    // The two have their own names, and neither link nor token is shown anywhere.
     let (_, tokens, _) = scene.run(&["token", "list"]);
     assert_eq!(tokens.matches("browser-").count(), 2, "{tokens}");
     let secret = cookie.split_once('=').unwrap().1;
@@ -76,7 +76,7 @@ async fn pages_show_what_the_scope_allows() {
     assert!(page.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
 }
 
-/// A glance is enough to see what does not fire, and nothing is said to have cost nothing that nobody priced.
+/// The first page shows what does not fire, and tokens without a price are not shown as free.
 #[tokio::test]
 async fn the_first_page_tells_what_has_given_up() {
     let scene = Scene::of(
@@ -148,7 +148,7 @@ async fn start_prints_a_link_on_a_terminal_and_nowhere_else() {
     assert!(!log.contains("/login/"), "{log}");
 }
 
-/// What the API and the page tell of a job in a worktree, and of its hooks.
+/// The API and the page show the workspace of a job, and its hooks.
 #[tokio::test]
 async fn a_job_shows_its_workspace_its_changes_and_its_hooks() {
     let mut scene = Scene::prepared(

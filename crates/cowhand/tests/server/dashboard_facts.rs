@@ -1,4 +1,4 @@
-//! What pages say is so: counts, next firings, who did it, what a schedule is, and addresses that lead nowhere.
+//! Facts on pages: counts, next firings, actors, definitions of schedules, and links that work.
 
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ async fn a_cancelled_job_says_who_cancelled_it() {
         let job: Value = serde_json::from_str(&scene.run(&["job", &jobs[0], "--json"]).1).unwrap();
         job["status"] == "running"
     });
-    // One that waits by a token, and one that runs by whoever owns the fleet.
+    // A waiting job is cancelled with a token, and a running one by the owner of the fleet.
     let asked = scene.ask("POST", &format!("/api/v1/jobs/{}/cancel", jobs[1])).bearer_auth(&token);
     assert_eq!(answer(asked).await.0, 200);
     let (code, _, said) = scene.run(&["cancel", &jobs[0]]);
@@ -144,7 +144,7 @@ async fn the_ledger_shows_how_jobs_ended() {
     assert!(!ledger.contains("s-ran"), "nothing that failed looks as if it had gone well: {ledger}");
 }
 
-/// What it still has is shown, and everything that leads to it leads somewhere.
+/// Its remaining jobs are shown, and all links to it work.
 #[tokio::test]
 async fn an_agent_that_left_has_a_page() {
     let scene = Scene::of(FLEET);

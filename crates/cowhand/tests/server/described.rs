@@ -1,5 +1,5 @@
-//! The API does what its description says: schemathesis reads `/api/v1/openapi.json`, thinks of requests, good and bad,
-//! and compares every answer with it.
+//! The API conforms to its description: schemathesis reads `/api/v1/openapi.json`, generates valid and
+//! invalid requests, and compares every answer with it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Scene, answer};
 
-/// As `scripts/test` installs it.
+/// Version that `scripts/test` installs.
 const VERSION: &str = "4.32.5";
 
 fn schemathesis() -> PathBuf {
@@ -24,7 +24,8 @@ fn schemathesis() -> PathBuf {
 /// - `positive_data_acceptance`: no schema can say that there is no 30th of February, or that `to` comes after `from`.
 const NOT_CHECKED: &str = "ignored_auth,missing_required_header,positive_data_acceptance";
 
-/// What would end the run: the daemon's end, its own token's end, the end of all jobs, an answer without end.
+/// Endpoints that would end the run: they stop the daemon, revoke its own token, remove all jobs, or answer
+/// without end.
 const NOT_ASKED: [&str; 4] =
     ["/api/v1/stop", "/api/v1/tokens/{name}/revoke", "/api/v1/prune", "/api/v1/events"];
 
@@ -50,7 +51,7 @@ fn run(scene: &Scene, token: &str, config: &str) {
     println!("{}", tested.trim());
 }
 
-/// Once with names and ids that are there, and once with what it thinks of.
+/// Runs once with existing names and ids, and once with generated ones.
 #[test]
 fn every_answer_is_as_it_is_described() {
     let scene = Scene::new();
@@ -62,7 +63,7 @@ fn every_answer_is_as_it_is_described() {
         "[parameters]\n\"path.agent\" = \"worker\"\n\"path.schedule\" = \"by-hand\"\n\"path.job\" = {}\n",
         job["id"]
     );
-    // Without this the job would be gone soon.
+    // Otherwise the job would be deleted soon.
     let kept = "\n[[operations]]\ninclude-method = \"DELETE\"\nenabled = false\n";
     run(&scene, &token, &format!("{known}{kept}"));
     run(&scene, &token, "");

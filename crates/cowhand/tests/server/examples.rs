@@ -1,4 +1,4 @@
-//! GitHub's own examples of what it sends, from `@octokit/webhooks-examples`.
+//! GitHub's own examples of webhook deliveries, from `@octokit/webhooks-examples`.
 
 use std::fs;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn examples() -> Vec<(String, Value)> {
     all.collect()
 }
 
-/// As an issue's labels and sender have to be, read by hand and not by the program.
+/// Checks labels and sender of an issue, independently of the program.
 fn is_bug(payload: &Value) -> bool {
     let labels = payload["issue"]["labels"].as_array().into_iter().flatten();
     ["opened", "labeled"].contains(&payload["action"].as_str().unwrap_or_default())

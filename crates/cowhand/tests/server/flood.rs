@@ -1,4 +1,5 @@
-//! Twenty thousand deliveries at full speed, a fifth of them sent again, and a daemon that is killed in between.
+//! Twenty thousand deliveries at full speed, a fifth of them sent again, and a daemon that is killed in
+//! between.
 //!
 //! 2,000 unless `COWHAND_LONG=1` is set.
 
@@ -19,7 +20,8 @@ use cowhand_testing::postgres::Postgres;
 
 const SENDERS: usize = 32;
 
-/// Its one place is taken for as long as the test lasts, so that the others wait and cost nothing.
+/// Returns a config whose one place is taken during the whole test, so that the other jobs wait and cost
+/// nothing.
 fn fleet(store: Option<&str>) -> String {
     let store = store.map(|url| format!("store: \"{url}\"")).unwrap_or_default();
     format!(
@@ -38,7 +40,7 @@ agents:
     )
 }
 
-/// What was answered to each, in this order.
+/// Answers to each delivery, in this order.
 type Answers = Mutex<BTreeMap<usize, Vec<(u16, Option<String>)>>>;
 
 struct Sender {
@@ -52,7 +54,7 @@ impl Sender {
         Self { client, url: url.to_owned() }
     }
 
-    /// Until there is an answer: a daemon that died may have taken it or not, so it is sent again.
+    /// Sends until there is an answer: a daemon that died may have accepted it or not, so it is sent again.
     async fn send(&self, schedule: &str, number: usize, secret: &str) -> (u16, Value) {
         let body = format!(r#"{{"number":{number}}}"#);
         let patience = Instant::now() + Duration::from_mins(2);
@@ -75,7 +77,7 @@ impl Sender {
     }
 }
 
-/// One after the other, from wherever the others have come to; every fifth a second time.
+/// Sends deliveries one after another, sharing a counter with the other senders; every fifth a second time.
 async fn deliver_all(url: String, next: Arc<AtomicUsize>, most: usize, answers: Arc<Answers>) {
     let sender = Sender::new(&url, [127, 0, 0, 1]);
     loop {
@@ -91,7 +93,7 @@ async fn deliver_all(url: String, next: Arc<AtomicUsize>, most: usize, answers: 
     }
 }
 
-/// What is wrong is refused, all the while, and says why.
+/// Sends invalid deliveries all the while, which are refused with a reason.
 async fn deliver_wrongly(
     url: String,
     stop: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Webhooks: who is believed, what becomes of it, and that nothing that was taken is lost.
+//! Webhooks: their signatures, their results, and that no accepted delivery is lost.
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ async fn every_scheme_right_wrong_stale_and_truncated() {
     };
     for (headers, expected) in [
         (github(OLD), 202),
-        // The other secret, and a body that was seen before.
+        // The other secret, and a repeated body.
         (github(NEW), 200),
         (github("guess"), 401),
         (cut(github(OLD)), 401),
@@ -58,7 +58,7 @@ async fn every_scheme_right_wrong_stale_and_truncated() {
         let (status, body) = answer(request).await;
         assert_eq!(status, expected, "{headers:?} {body}");
     }
-    // Half of what was signed.
+    // Half of the signed body.
     let half = scene.deliver("hook", &BODY[..20]).header("x-hub-signature-256", &github(OLD)[0].1);
     assert_eq!(answer(half).await.0, 401);
     assert_eq!(scene.jobs().len(), 1);
@@ -79,7 +79,7 @@ async fn what_becomes_of_a_delivery() {
         ("issues", "4", "push", BODY, said(202, "filtered")),
         ("issues", "4", "push", BODY, said(200, "duplicate")),
         ("hook", "2", "issues", BODY, said(202, "accepted")),
-        // What the sender meant is in the payload, whatever it is.
+        // Any payload is accepted, whatever its content.
         ("hook", "5", "push", b"\xff\xfe\x00", said(202, "accepted")),
         ("hook", "6", "push", b"{\"half\":", said(202, "accepted")),
         ("hook", "7", "push", b"", said(202, "accepted")),
@@ -93,7 +93,7 @@ async fn what_becomes_of_a_delivery() {
         let word = body["status"].as_str().or(body["code"].as_str()).unwrap_or_default();
         assert_eq!((status, word.to_owned()), expected, "{schedule} {id} {body}");
     }
-    // Who does not know the secret does not learn that it is turned off.
+    // A sender that does not know the secret does not learn that the schedule is turned off.
     assert_eq!(answer(scene.deliver("off", "x")).await.0, 401);
     assert_eq!(answer(scene.ask("POST", "/hooks/nobody/hook").body("x")).await.0, 404);
     assert_eq!(answer(scene.ask("GET", "/hooks/worker/hook")).await.0, 405);
@@ -129,7 +129,7 @@ async fn too_much_is_refused() {
     let scene = Scene::new();
     let head = "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n";
     assert_eq!(scene.raw(format!("{head}content-length: 1000000000\r\n\r\n").as_bytes()), 413);
-    // Without a word about its size, and without an end.
+    // Without a length, and without an end.
     let most = 25 << 20;
     let mut endless = format!("{head}transfer-encoding: chunked\r\n\r\n{:x}\r\n", most + 1).into_bytes();
     endless.resize(endless.len() + most + 1, b' ');
@@ -140,7 +140,7 @@ async fn too_much_is_refused() {
         last = Some((wrong.status().as_u16(), wrong.headers().contains_key("retry-after")));
     }
     assert_eq!(last, Some((429, true)));
-    // Whoever knows the secret is not held back by those who do not.
+    // A sender that knows the secret is not limited by those that do not.
     assert_eq!(answer(scene.github("hook", "1", "push", BODY)).await.0, 202);
 }
 
@@ -184,7 +184,7 @@ async fn slack_is_told_what_it_asks_only_if_it_signs() {
     assert_eq!(send("hook", NEW).await, (200, json!({"challenge": "c-4711"})));
     assert_eq!(send("hook", "guess").await.0, 401);
     assert!(scene.jobs().is_empty(), "nothing runs for it");
-    // Without a signature it is a delivery as any other, where those are taken at all.
+    // Without a signature it is an ordinary delivery, where those are accepted.
     let (status, said) = answer(scene.deliver("unsigned", body)).await;
     assert_eq!((status, &said["status"]), (202, &json!("accepted")));
 }
@@ -202,7 +202,7 @@ async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
     assert!(doctor.contains("ok    webhook worker/hook: its secret is set"), "{doctor}");
     let (_, _, check) = scene.run(&["config", "check"]);
     assert!(check.contains("NOT_THERE, which is to hold the secret of this webhook, is not set"), "{check}");
-    // Set, it is well again, and nothing else is forgotten.
+    // When the variable is set, deliveries are accepted, and nothing else is lost.
     scene.kill();
     std::fs::write(scene.path(".env"), format!("HOOK_NEW={NEW}\nNOT_THERE={OLD}\n")).unwrap();
     scene.start(&[]);
@@ -248,7 +248,7 @@ agents:
     });
 }
 
-/// A schedule that pauses itself after one failure, for so long at first.
+/// Returns a config with a schedule that pauses itself after one failure, for this time at first.
 fn fragile(pause: &str) -> String {
     format!(
         r#"
@@ -266,7 +266,7 @@ agents:
     )
 }
 
-/// Until when it has paused itself, as its event says, once there is one.
+/// Waits for the event of the pause, and returns its end.
 fn pause(scene: &Scene) -> Timestamp {
     let mut until = None;
     scene.until("the schedule pauses", || {
@@ -279,7 +279,7 @@ fn pause(scene: &Scene) -> Timestamp {
     until.unwrap()
 }
 
-/// Nobody waits for an hour: with a new daemon the pause is over.
+/// Ends the pause in the store and starts a new daemon, so that the test does not wait for an hour.
 async fn pass_the_pause(scene: &mut Scene) {
     scene.kill();
     let url = format!("sqlite://{}", scene.path(".cowhand/store.db").display());
@@ -291,7 +291,7 @@ async fn pass_the_pause(scene: &mut Scene) {
     scene.start(&[]);
 }
 
-/// Deliveries of a schedule that has paused itself are kept; when the pause is over one of them goes first.
+/// Deliveries of a paused schedule are kept; when the pause ends, one of them runs first.
 #[tokio::test]
 async fn what_comes_during_a_pause_waits_for_its_end() {
     let mut scene = Scene::of(&fragile("1h"));
@@ -321,7 +321,7 @@ async fn what_comes_during_a_pause_waits_for_its_end() {
     for id in &jobs {
         waits(&scene, id);
     }
-    // One of them is tried after the pause, and that is enough. It makes no difference who does it.
+    // One of them is tried after the pause, whatever caused the pause to end.
     pass_the_pause(&mut scene).await;
     scene.until("the first probe has failed", || job(&scene, &jobs[0])["status"] == "failed");
     for id in &jobs[1..] {
@@ -332,12 +332,12 @@ async fn what_comes_during_a_pause_waits_for_its_end() {
     pass_the_pause(&mut scene).await;
     scene.until("all are done", || jobs[1..].iter().all(|id| job(&scene, id)["status"] == "completed"));
     assert_eq!(ran(&scene), 4, "each once");
-    // One that is turned off takes nothing.
+    // A disabled schedule accepts nothing.
     assert_eq!(scene.run(&["schedule", "disable", "worker/hook"]).0, 0);
     assert_eq!(answer(scene.github("hook", "d5", "issues", BODY)).await.0, 404);
 }
 
-/// A delivery of which it is not known yet what it runs for waits for the end of the pause, and that is what is said.
+/// A delivery that is not prepared yet waits for the end of the pause, and is shown so.
 #[tokio::test]
 async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
     let scene = Scene::of(&fragile("1h"));
@@ -352,7 +352,7 @@ async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
     assert_eq!(waits["why"], "its schedule has paused itself, and it waits for the end of the pause");
 }
 
-/// What it runs for is not known yet either.
+/// This delivery is not prepared yet either.
 #[tokio::test]
 async fn what_is_asked_first_waits_for_the_end_of_a_pause() {
     let scene = Scene::of(&fragile("3s"));

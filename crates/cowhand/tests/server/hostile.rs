@@ -1,4 +1,4 @@
-//! People who mean no good: what they send is refused, costs little memory, and the fleet fires on time meanwhile.
+//! Hostile clients: their requests are refused and need little memory, and the fleet fires on time meanwhile.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream as Blocking};
@@ -36,10 +36,10 @@ agents:
       tick: {type: cron, expression: "* * * * * *", prompt: Tick.}
 "#;
 const BODY: &[u8] = br#"{"action":"opened"}"#;
-/// In MB. The daemon has some forty when nothing happens.
+/// Limit in MB. An idle daemon has some forty.
 const MUCH: u64 = 250;
 
-/// How late the clock's firings were while the test ran, and that none is missing.
+/// Returns how late the clock's firings were during the test; checks that none is missing.
 async fn on_time(scene: &Scene) -> SignedDuration {
     let store = Store::open(scene.path(".cowhand/store.db").to_str().unwrap()).await.unwrap();
     let tick = ScheduleId::of(&"clock".parse().unwrap(), &"tick".parse().unwrap());
@@ -55,7 +55,7 @@ async fn on_time(scene: &Scene) -> SignedDuration {
         due.len() > 2 && due.windows(2).all(|pair| pair[1] == pair[0] + 1),
         "a firing every second: {due:?}"
     );
-    // A busy machine may let one stand for several, but lets none go.
+    // On a busy machine one firing may cover several, but none is missed.
     assert!(ledger.iter().all(|row| row.outcome != FiringOutcome::Missed), "{ledger:?}");
     ledger.iter().map(|row| row.decided_at.duration_since(row.due)).max().unwrap()
 }
@@ -101,7 +101,7 @@ async fn no_name_leads_anywhere_else() {
         let status = scene.raw(head.as_bytes());
         assert!([400, 401, 404, 429].contains(&status), "{path}: {status}");
     }
-    // Heads that are too long, or no heads at all.
+    // Heads that are too long, and invalid ones.
     let headers =
         format!("POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "a".repeat(300_000));
     for (bytes, expected) in [(headers.as_str(), 431), ("\0\0\0\0\r\n\r\n", 400), ("GET /\r\n\r\n", 400)] {
@@ -134,7 +134,7 @@ async fn a_form_on_somebody_elses_page_changes_nothing() {
     is_well(&scene, "cross-site").await;
 }
 
-/// Sends a body of a gigabyte, or as much as is taken; answers how much that was, and what was said.
+/// Sends a body of a gigabyte, or as much as is accepted; returns that amount, and the status.
 fn gigabyte(scene: &Scene, is_announced: bool) -> (usize, Option<u16>) {
     let mut stream = Blocking::connect(scene.place()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -182,14 +182,14 @@ async fn a_gigabyte_is_not_taken() {
     is_well(&scene, "a gigabyte").await;
 }
 
-/// From an address of its own, so that it is told apart from us.
+/// Connects from another address, so that it is distinguished from ours.
 async fn connect(scene: &Scene, from: [u8; 4]) -> Option<TcpStream> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::from(from), 0))).unwrap();
     timeout(Duration::from_secs(5), socket.connect(scene.place().parse().unwrap())).await.ok()?.ok()
 }
 
-/// Sends a byte every half second for as long as anybody listens; answers how long that was, and what was said.
+/// Sends a byte every half second until the connection is closed; returns the duration, and the answer.
 async fn drip(scene: &Scene, head: &str, bytes: &str, came: &AtomicUsize) -> (Duration, String) {
     let stream = connect(scene, [127, 0, 0, 2]).await.unwrap();
     let began = Instant::now();
@@ -232,7 +232,7 @@ async fn whoever_is_slow_on_purpose_is_let_go() {
         assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
         (head, lasted)
     });
-    // All at once, and meanwhile everybody else is answered.
+    // All at once, and meanwhile all others are answered.
     let others = async {
         while came.load(Ordering::Relaxed) < 190 {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -258,7 +258,7 @@ async fn whoever_is_slow_on_purpose_is_let_go() {
     is_well(&scene, "slow clients").await;
 }
 
-/// So many connections, of those that we may have.
+/// Raises the limit on open files, and returns the number of connections that it allows, at most `wanted`.
 fn many(wanted: u64) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.unwrap_or(u64::MAX);
@@ -267,13 +267,13 @@ fn many(wanted: u64) -> usize {
     usize::try_from(wanted.min(current - 500)).unwrap()
 }
 
-/// How many files and connections the daemon has open. What the kernel dropped of a full queue, its sender takes for a
-/// connection still.
+/// Returns the number of open files and connections of the daemon. The sender still counts connections that
+/// the kernel dropped from a full queue.
 fn kept(scene: &Scene) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", scene.pid())).unwrap().count()
 }
 
-/// What came of it, and the most that the daemon had open meanwhile.
+/// Returns the result, and the largest number of files that the daemon had open meanwhile.
 async fn most_kept<T>(scene: &Scene, doing: impl Future<Output = T>) -> (T, usize) {
     let (mut doing, mut most) = (pin!(doing), 0);
     loop {
@@ -302,7 +302,7 @@ async fn ten_thousand_connections() {
         assert_eq!(answer(request.timeout(Duration::from_mins(2))).await.0, 202);
         began.elapsed()
     };
-    // One address gets half of the places, and nobody else is kept out by it: there is room all the time.
+    // One address gets half of the connections, so others always get one.
     let flood = async { (open(1).await, deliver("beside-one").await) };
     let ((streams, took), most) = most_kept(&scene, flood).await;
     let (count, most) = (streams.len(), most - before);
@@ -313,7 +313,7 @@ async fn ten_thousand_connections() {
     assert!(most < 2_100, "{most}");
     drop(streams);
 
-    // Many addresses take all places; silence costs them theirs, and then others get in.
+    // Many addresses take all connections; silent ones are closed, and then others get in.
     let flood = async { (open(8).await, deliver("beside-many").await) };
     let ((streams, took), most) = most_kept(&scene, flood).await;
     let (count, most) = (streams.len(), most - before);

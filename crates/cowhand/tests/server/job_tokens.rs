@@ -1,4 +1,4 @@
-//! The tokens of jobs, shown over TCP: each is good for its own job, while that runs, and for nothing else.
+//! Job tokens over TCP: each is valid only for its own job, while that runs.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ agents:
     command: [sh, -c, 'printf %s "$COWHAND_JOB_TOKEN" > other.new; mv other.new other.token; while ! [ -e done ]; do sleep 0.05; done']
 "#;
 
-/// What an attempt may do for its job, and what it gets with nothing said.
+/// Endpoints for job tokens, with the status of a request without a body.
 const FOR_JOBS: [(&str, &str, u16); 5] = [
     ("get", "/api/v1/jobs/{job}", 200),
     ("get", "/api/v1/jobs/{job}/asks/{number}", 404),
@@ -37,7 +37,7 @@ fn up(scene: &Scene, agent: &str) -> (String, String) {
     (job["id"].as_str().unwrap().to_owned(), fs::read_to_string(file).unwrap())
 }
 
-/// With something plausible in each place.
+/// Fills the placeholders of a path with plausible values.
 fn filled(path: &str, job: &str) -> String {
     let mut path = path.replace("{job}", job).replace("{ask}", &format!("{job}.1"));
     for (place, value) in [
@@ -70,7 +70,7 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
             let expected = own.map_or(403, |(.., expected)| *expected);
             let (status, said) = answer(ask(&one, method)).await;
             assert_eq!(status, expected, "{method} {path} {said}");
-            // Whose job it is decides, not what it is asked for.
+            // The job decides, not the endpoint.
             let (status, said) = answer(ask(&other, method)).await;
             assert_eq!(status, 403, "{method} {path} {said}");
             if own.is_none() && method == "get" {
@@ -87,7 +87,7 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
     assert_eq!(answer(scene.ask("GET", &odd).bearer_auth(&token)).await.0, 403);
     let odd = format!("/api/v1/jobs/{one}%2f..%2f{other}");
     assert_eq!(answer(scene.ask("GET", &odd).bearer_auth(&token)).await.0, 403);
-    // It did what it may, and nothing of what it may not.
+    // Allowed requests had an effect, and refused ones had none.
     let report = json!({"attempt": 1, "outcome": "done", "summary": "Over TCP."});
     let path = format!("/api/v1/jobs/{one}/report");
     let (status, said) = answer(scene.ask("POST", &path).bearer_auth(&token).body(report.to_string())).await;
@@ -101,7 +101,7 @@ async fn a_jobs_token_opens_its_own_job_and_nothing_else() {
     let done: Vec<_> = audit["items"].as_array().unwrap().iter().filter(by_job).collect();
     assert_eq!(done.len(), 1, "{done:?}");
     assert_eq!((&done[0]["type"], &done[0]["by"]["job"]), (&json!("job:reported"), &json!(one)));
-    // Each endpoint is told once, as on the owner's socket.
+    // Each endpoint is recorded once, as on the owner's socket.
     let reload =
         |event: &&Value| event["type"] == "access:refused" && event.to_string().contains("/api/v1/reload");
     let refused: Vec<_> = audit["items"].as_array().unwrap().iter().filter(reload).collect();

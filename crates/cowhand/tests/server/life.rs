@@ -1,4 +1,4 @@
-//! Where the server answers, and that a place that is taken is said.
+//! The address of the server, and messages about an address in use.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -33,7 +33,7 @@ async fn start_and_status_say_where() {
     assert_eq!(scene.run(&["start", "--listen", "nowhere"]).0, 2);
     assert_eq!(scene.run(&["start", "--listen", &place, "--no-server"]).0, 2);
 
-    // In the background the same line, and a restart is told anew where to listen.
+    // The background daemon prints the same line, and a restart can set a new address.
     let (code, out, said) = scene.run(&["start", "-d", "--listen", "127.0.0.1:0"]);
     assert!(code == 0 && out.starts_with("ready http://127.0.0.1:"), "{out} {said}");
     let (code, out, said) = scene.run(&["restart", "--no-server"]);
@@ -42,7 +42,7 @@ async fn start_and_status_say_where() {
     assert_eq!(scene.run(&["stop"]).0, 0);
 }
 
-/// The head of a delivery, whose body is still to come.
+/// Returns the head of a delivery, without its body.
 fn head(body: &[u8]) -> String {
     format!(
         "POST /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\nx-hub-signature-256: sha256={}\r\n\
@@ -62,12 +62,12 @@ async fn a_server_that_closes_ends_what_is_under_way() {
     };
     let (mut idle, mut half) = (connect(), connect());
     half.write_all(head(b"{}").as_bytes()).unwrap();
-    // Answered once, so that the server knows of both.
+    // Answered once, so that the server knows both connections.
     idle.write_all(b"GET /hooks/worker/hook HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut byte = [0; 1];
     idle.read_exact(&mut byte).unwrap();
     let mut stop = scene.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().unwrap();
-    // Nothing is asked there, so it is closed; on the other one, what was begun may be finished, and is answered.
+    // An idle connection is closed; a begun request may be finished, and is answered.
     idle.read_to_end(&mut Vec::new()).unwrap();
     half.write_all(b"{}").unwrap();
     let mut answer = String::new();
@@ -89,7 +89,7 @@ async fn streams_end_with_the_server() {
     let mut stop = scene.command(&["stop"]).stdout(std::process::Stdio::null()).spawn().unwrap();
     let events = events.text().await.expect("it is brought to its end");
     assert!(!events.contains("event: end"), "there will be more, so a browser comes back: {events}");
-    // Lines have no word for that, so they are cut off.
+    // Lines have no end marker, so they are cut off.
     assert!(lines.text().await.is_err());
     assert!(stop.wait().unwrap().success());
     scene.ended();
@@ -129,10 +129,10 @@ agents:
     assert!(stop.wait().unwrap().success());
 }
 
-/// The port that nobody chose may be anybody's; the one that somebody chose is what they want.
+/// The default port may be in use by another program; a chosen port has to be used.
 #[test]
 fn a_second_fleet_takes_a_free_port_if_none_was_chosen() {
-    // Taken by us, or by whoever else has it on this machine.
+    // Bound by us, or by another program on this machine.
     let taken = TcpListener::bind("127.0.0.1:3232");
     let fleet = "agents: [{name: a, runtime: command, command: ['true']}]\n";
     let mut scene = Scene::prepared(fleet);

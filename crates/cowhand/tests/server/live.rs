@@ -1,4 +1,4 @@
-//! Live: server-sent events that go on where a client left off, for as long as there is something to come.
+//! Server-sent events that continue where a client stopped, until there are no more.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::{Scene, answer};
 
-/// An open answer, read event by event.
+/// Open answer, read event by event.
 struct Stream {
     response: Response,
     held: String,
 }
 
-/// An event as a browser sees it.
+/// Event as a browser sees it.
 #[derive(Debug, PartialEq)]
 struct Sent {
     id: Option<u64>,
@@ -34,7 +34,7 @@ impl Stream {
         Self { response, held: String::new() }
     }
 
-    /// None when the answer is over.
+    /// Returns the next event, or none at the end of the answer.
     async fn next(&mut self) -> Option<Sent> {
         loop {
             if let Some((event, rest)) = self.held.split_once("\n\n") {
@@ -75,7 +75,7 @@ async fn the_log_goes_on_where_a_client_left_off() {
     assert_eq!(seen.iter().map(|event| event.id).collect::<Vec<_>>(), [Some(1), Some(2), Some(3)]);
     assert!(seen.iter().all(|event| event.data["seq"].as_u64() == event.id));
 
-    // What happens while nobody listens, and while no daemon runs, is not lost.
+    // Events without a client, and without a daemon, are not lost.
     assert_eq!(scene.run(&["trigger", "worker", "by-hand", "--wait"]).0, 0);
     scene.kill();
     scene.start(&[]);
@@ -130,7 +130,7 @@ async fn a_job_is_heard_to_its_end_and_no_further() {
     }
 }
 
-/// Whoever is slow, or does not read at all, costs the daemon no more than a page.
+/// A client that is slow, or does not read at all, costs the daemon no more than a page of memory.
 #[tokio::test]
 async fn a_thousand_clients_cost_little() {
     let scene = Scene::new();
@@ -154,7 +154,7 @@ async fn a_thousand_clients_cost_little() {
     assert!(used < 64 << 10, "{used} KiB for 1000 clients");
 }
 
-/// Lines of output have no id: whoever comes back does so with the number of the last event.
+/// Lines of output have no id: a client reconnects with the number of the last event.
 #[tokio::test]
 async fn output_comes_with_the_events_if_asked_for() {
     let scene = Scene::new();

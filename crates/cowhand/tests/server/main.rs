@@ -1,4 +1,4 @@
-//! The server as others meet it: the real program on a free port, asked over TCP.
+//! The server from outside: the real program on a free port, over TCP.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -56,7 +56,7 @@ agents:
 pub(crate) const NEW: &str = "canary-new-secret";
 pub(crate) const OLD: &str = "canary-old-secret";
 
-/// A fleet with its server. It ends with the test.
+/// Fleet with its server, which ends with the test.
 pub(crate) struct Scene {
     folder: TempDir,
     daemon: Option<Child>,
@@ -76,9 +76,9 @@ impl Scene {
         scene
     }
 
-    /// Not started yet.
+    /// Creates a fleet without starting it.
     pub(crate) fn prepared(fleet: &str) -> Self {
-        // So that clients can be made.
+        // Clients need this.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("cowhand.yaml"), fleet).unwrap();
@@ -100,7 +100,7 @@ impl Scene {
         command
     }
 
-    /// One more variable for whatever is started from now on.
+    /// Sets one more variable for programs that are started later.
     pub(crate) fn also(&mut self, name: &str, value: &str) {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
@@ -118,24 +118,24 @@ impl Scene {
         self.url = format!("{scheme}://127.0.0.1:{port}");
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub(crate) fn place(&self) -> String {
         self.url.split_once("://").unwrap().1.to_owned()
     }
 
-    /// The daemon's process.
+    /// Returns the pid of the daemon.
     pub(crate) fn pid(&self) -> u32 {
         self.daemon.as_ref().unwrap().id()
     }
 
-    /// The most memory that the daemon has had, in MB.
+    /// Returns the peak memory of the daemon, in MB.
     pub(crate) fn most_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
     }
 
-    /// Waits for what is to become true.
+    /// Waits for a condition.
     #[track_caller]
     pub(crate) fn until(&self, what: &str, mut is_true: impl FnMut() -> bool) {
         let patience = Instant::now() + Duration::from_mins(1);
@@ -145,7 +145,7 @@ impl Scene {
         }
     }
 
-    /// Where others could reach it, too.
+    /// Starts the daemon on all addresses, so that others could reach it.
     pub(crate) fn start_anywhere(&mut self) {
         self.start(&["--listen", "0.0.0.0:0"]);
     }
@@ -154,32 +154,32 @@ impl Scene {
         fs::read_to_string(self.path("log")).unwrap()
     }
 
-    /// At once and without a word.
+    /// Kills the daemon, so that it cannot clean up.
     pub(crate) fn kill(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.kill().unwrap();
         daemon.wait().unwrap();
     }
 
-    /// Waits for a daemon that was told to stop.
+    /// Waits for a daemon that was asked to stop.
     pub(crate) fn ended(&mut self) {
         let status = self.daemon.take().unwrap().wait().unwrap();
         assert!(status.success(), "{status} {}", self.log());
     }
 
-    /// Exit code, standard output and standard error.
+    /// Runs a verb; returns exit code, standard output and standard error.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (status.code().unwrap(), text(stdout), text(stderr))
     }
 
-    /// Those that wait for it.
+    /// Lets the jobs end that wait for it.
     pub(crate) fn end_jobs(&self) {
         fs::write(self.path("done"), "").unwrap();
     }
 
-    /// A new token.
+    /// Creates a token.
     pub(crate) fn token(&self, name: &str, scope: &str) -> String {
         let (code, token, said) = self.run(&["token", "create", name, "--scope", scope]);
         assert_eq!(code, 0, "{said}");
@@ -195,7 +195,7 @@ impl Scene {
         self.ask("POST", &format!("/hooks/worker/{schedule}")).body(body.into())
     }
 
-    /// A delivery as GitHub sends it.
+    /// Returns a delivery as GitHub sends it.
     pub(crate) fn github(&self, schedule: &str, id: &str, event: &str, body: &[u8]) -> RequestBuilder {
         self.deliver(schedule, body)
             .header("x-github-delivery", id)
@@ -203,7 +203,7 @@ impl Scene {
             .header("x-hub-signature-256", format!("sha256={}", hmac(OLD, &[body])))
     }
 
-    /// Of the jobs, the oldest first: what made each, and its id.
+    /// Returns the jobs, the oldest first.
     pub(crate) fn jobs(&self) -> Vec<Value> {
         let (code, out, said) = self.run(&["jobs", "--limit", "1000", "--json"]);
         assert_eq!(code, 0, "{said}");
@@ -212,7 +212,7 @@ impl Scene {
         jobs
     }
 
-    /// For what no decent client sends: the bytes as they are, and the status of the answer.
+    /// Sends raw bytes that no client library sends; returns the status of the answer.
     pub(crate) fn raw(&self, bytes: &[u8]) -> u16 {
         let mut stream = TcpStream::connect(self.place()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -242,7 +242,7 @@ impl Drop for Scene {
     }
 }
 
-/// Status and body.
+/// Sends a request; returns status and body.
 pub(crate) async fn answer(request: RequestBuilder) -> (u16, Value) {
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();

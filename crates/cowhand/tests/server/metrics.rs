@@ -1,4 +1,4 @@
-//! `/metrics`, as Prometheus' own tool reads it.
+//! `/metrics`, checked with Prometheus' own tool.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ async fn metrics(scene: &Scene, token: &str) -> String {
     response.text().await.unwrap()
 }
 
-/// It complains about names, units and forms; anything it says is too much.
+/// Checks names, units and forms; any output of the tool is a failure.
 fn promtool(text: &str) {
     let mut command = Command::new("promtool");
     command.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -66,7 +66,7 @@ async fn the_fleet_in_numbers() {
     assert!(value(&text, r#"cowhand_store_seconds_count{operation="write"}"#) > 0.0);
     assert!(value(&text, "process_resident_memory_bytes") > 1e6);
 
-    // Counters may only grow, and what was spent is known over a restart.
+    // Counters only grow, and spending is known after a restart.
     assert_eq!(scene.run(&["trigger", "worker", "by-hand", "--wait"]).0, 0);
     let later = metrics(&scene, &token).await;
     assert!((value(&later, r#"cowhand_attempts_total{agent="worker"}"#) - 3.0).abs() < 1e-9);
@@ -79,7 +79,7 @@ async fn the_fleet_in_numbers() {
     assert!((value(&after, spent) - 0.5).abs() < 1e-9);
 }
 
-/// What dashboards and alerts are made of is not changed by accident.
+/// Names that dashboards and alerts use do not change by accident.
 #[tokio::test]
 async fn the_names() {
     let scene = Scene::new();
@@ -123,10 +123,10 @@ agents:
     promtool(&text);
 }
 
-/// Money, providers, people and breakers.
+/// Metrics of budgets, providers, asks and breakers.
 #[tokio::test]
 async fn what_holds_agents_back() {
-    // Where it is about noon: no day ends while this story is told.
+    // A zone in which it is about noon, so that no day ends during the test.
     let hours = 12 - jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let zone = format!("Etc/GMT{}{}", if hours > 0 { '-' } else { '+' }, hours.abs());
     let scene = Scene::of(
@@ -189,7 +189,7 @@ agents:
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
     let in_a_day = parked - jiff::Timestamp::now().as_second() as f64;
     assert!((85_000.0..=86_400.0).contains(&in_a_day), "{in_a_day}");
-    // Somebody answers.
+    // A person answers.
     let (_, asks, _) = scene.run(&["asks", "--json"]);
     let asks: Value = serde_json::from_str(&asks).unwrap();
     assert_eq!(scene.run(&["deny", asks[0]["id"].as_str().unwrap()]).0, 0);
@@ -199,7 +199,7 @@ agents:
     std::fs::write(scene.path("go"), "").unwrap();
 }
 
-/// The metrics once they have all of these lines.
+/// Waits until the metrics have all these lines, and returns them.
 async fn all_there(scene: &Scene, token: &str, wanted: &[String]) -> String {
     let patience = std::time::Instant::now() + Duration::from_mins(1);
     loop {
@@ -214,7 +214,7 @@ async fn all_there(scene: &Scene, token: &str, wanted: &[String]) -> String {
     }
 }
 
-/// With the token of its own job, as an agent does.
+/// Creates an ask with the token of its own job, as an agent does.
 fn ask(scene: &Scene, job: &str) {
     let token = std::fs::read_to_string(scene.path("token")).unwrap();
     let given = r#"{"attempt":1,"key":"k","tool":"Bash","input":{"command":"ls"}}"#;

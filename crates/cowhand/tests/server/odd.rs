@@ -1,4 +1,4 @@
-//! What nobody means: numbers beyond all measure, addresses that are no text, methods that are not there.
+//! Unusual input: numbers that are too large, paths that are not UTF-8, missing methods.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ agents:
   - {name: worker, runtime: command, command: [cat], default_prompt: x}
 "#;
 
-/// Each more than any counter holds.
+/// Output with numbers that exceed every counter.
 const TOLD: &str = r#"{"type":"assistant","content":"a","model":"m","usage":{"input_tokens":18446744073709551615,"output_tokens":18446744073709551615,"cost_usd":1e300}}
 {"type":"assistant","content":"b","model":"n","usage":{"input_tokens":18446744073709551615,"output_tokens":7,"cost_usd":1e300}}"#;
 

@@ -1,4 +1,4 @@
-//! What the API tells beyond what the command line asks it.
+//! Endpoints that the command line does not use.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn health_is_told_without_a_token() {
     let token = scene.token("reader", "read");
     let (status, health) = get(&scene, &token, "/api/v1/health").await;
     assert_eq!((status, &health["store"], &health["takes_work"]), (200, &json!(true), &json!(true)));
-    // A job that does not end keeps the daemon from ending.
+    // A running job delays the end of the daemon.
     assert_eq!(scene.run(&["trigger", "waiter", "-p", "x"]).0, 0);
     scene.until("the job to run", || scene.jobs()[0]["status"] == "running");
     assert_eq!(

@@ -18,7 +18,7 @@ agents:
       hook: {type: webhook, secret_env: HOOK_OLD, prompt: Look.}
 "#;
 
-/// A new certificate, good until the end of that year; answers its DER form.
+/// Writes a new certificate, valid until the end of that year; returns its DER form.
 fn certify(scene: &Scene, year: i32) -> Vec<u8> {
     let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
     params.not_before = date_time_ymd(2000, 1, 1);
@@ -31,7 +31,7 @@ fn certify(scene: &Scene, year: i32) -> Vec<u8> {
     certificate.der().to_vec()
 }
 
-/// What the server shows, and what it answers, to a client that believes only `trusted`.
+/// Returns the status, and the server's certificate, for a client that trusts only `trusted`.
 async fn shown(scene: &Scene, trusted: &[u8]) -> Result<(u16, Vec<u8>), reqwest::Error> {
     let trusted = reqwest::Certificate::from_der(trusted).unwrap();
     let client = Client::builder().tls_certs_only([trusted]).tls_info(true).build().unwrap();
@@ -47,18 +47,18 @@ async fn it_is_spoken_and_its_files_are_read_again() {
     scene.start(&[]);
     assert!(scene.url.starts_with("https://"), "{}", scene.url);
     assert_eq!(shown(&scene, &first).await.unwrap(), (401, first.clone()));
-    // A browser that came in over TLS never sends its cookie without.
+    // A browser that logged in over TLS never sends its cookie without it.
     let (_, link, _) = scene.run(&["dashboard"]);
     let trusted = reqwest::Certificate::from_der(&first).unwrap();
     let browser = Client::builder().tls_certs_only([trusted]).redirect(reqwest::redirect::Policy::none());
     let entered = browser.build().unwrap().get(link.trim()).send().await.unwrap();
     assert!(entered.headers()["set-cookie"].to_str().unwrap().ends_with("; Secure"), "{entered:?}");
     assert!(scene.log().contains("the certificate is good until 2090-12-31"), "{}", scene.log());
-    // Plain HTTP is no TLS, and a client with nothing to say is let go: nobody is answered.
+    // Plain HTTP is refused, and a silent client is disconnected.
     let plain = reqwest::get(scene.url.replace("https", "http")).await;
     assert!(plain.is_err());
 
-    // Half of a change leaves things as they are, whatever the rest of the config is like.
+    // An incomplete change leaves the certificate in place, whatever the rest of the config is.
     fs::write(scene.path("tls/cert.pem"), "half").unwrap();
     assert_eq!(scene.run(&["reload"]).0, 0);
     scene.until("said so", || scene.log().contains("the certificate stays as it is"));
@@ -69,7 +69,7 @@ async fn it_is_spoken_and_its_files_are_read_again() {
     assert_eq!(shown(&scene, &second).await.unwrap().1, second);
     assert!(shown(&scene, &first).await.is_err(), "the old one is gone");
 
-    // What is no regular file is not waited for.
+    // A pipe is refused instead of being read.
     fs::remove_file(scene.path("tls/cert.pem")).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(scene.path("tls/cert.pem")).status().unwrap().success());
     assert_eq!(scene.run(&["reload"]).0, 0);

@@ -1,4 +1,4 @@
-//! A delivery about a repository saves the wait for the next poll.
+//! A delivery about a repository triggers a poll at once.
 
 use std::time::{Duration, Instant};
 
@@ -48,14 +48,14 @@ async fn pollers_with_an_hour_to_wait_look_at_once() {
     std::fs::write(scene.path(".env"), "GITHUB_TOKEN=token\n").unwrap();
     scene.start(&[]);
     let settled = |scene: &Scene| looks(scene).iter().filter(|look| look["reason"] == "no_work").count();
-    // The trigger for its list, the interval for its items and for those that others left behind.
+    // One request for the list of the trigger, one for the items of the interval, and one for expired claims.
     scene.until("both have looked", || settled(&scene) == 1 && fake.world.lock().unwrap().asked == 3);
 
     let asked = || fake.world.lock().unwrap().asked;
     let before = asked();
     fake.world.lock().unwrap().issues.push(issue(7));
     let body = |repo: &str| json!({"repository": {"full_name": repo}}).to_string().into_bytes();
-    // Of another repository, not signed, wrongly signed, and a ping: nobody is woken.
+    // Of another repository, unsigned, wrongly signed, and a ping: no poll is triggered.
     assert_eq!(answer(scene.github("hook", "1", "push", &body("octo/dog"))).await.0, 202);
     let unsigned = scene.deliver("unsigned", body("octo/cat")).header("x-github-event", "push");
     assert_eq!(answer(unsigned).await.0, 202);
@@ -64,10 +64,10 @@ async fn pollers_with_an_hour_to_wait_look_at_once() {
     assert_eq!(answer(scene.github("hook", "2", "ping", &body("octo/cat"))).await.0, 200);
     assert_eq!(asked(), before);
 
-    // Unwanted by the schedule that it came to, it is news all the same.
+    // A delivery that its own schedule filters out still triggers a poll.
     let began = Instant::now();
     assert_eq!(answer(scene.github("hook", "3", "issues", &body("octo/cat"))).await.0, 202);
-    // Their own time is an hour.
+    // Their own interval is an hour.
     while asked() < before + 2 {
         assert!(began.elapsed() < Duration::from_mins(1), "{} requests", asked() - before);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -77,7 +77,7 @@ async fn pollers_with_an_hour_to_wait_look_at_once() {
     scene.until("the interval looked, too", || settled(&scene) == 2);
     assert!(looks(&scene).iter().any(|look| look["key"] == "webhook:3"));
 
-    // Many more are one more look of each, ten seconds later.
+    // Many more deliveries cause one more poll of each, ten seconds later.
     for number in 0..200 {
         let id = format!("more-{number}");
         assert_eq!(answer(scene.github("hook", &id, "issues", &body("OCTO/cat"))).await.0, 202);

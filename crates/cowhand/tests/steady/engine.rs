@@ -1,4 +1,4 @@
-//! An engine of containers that takes its time: whoever shares a thread with the attempt goes on meanwhile.
+//! A slow container engine does not block other tasks on the thread of the attempt.
 
 use std::fs;
 use std::io::Read;
@@ -25,7 +25,7 @@ fn agent(folder: &TempDir) -> Agent {
     agent
 }
 
-/// One thread for everything, so that whoever blocks it blocks the test.
+/// There is one thread for everything, so that blocking it would block the test.
 #[tokio::test]
 async fn an_engine_that_does_not_answer_holds_up_nobody() {
     let folder = TempDir::new().unwrap();
@@ -46,7 +46,7 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 
-    // It accepts whoever calls, and says nothing until it is let go.
+    // It accepts connections, and answers nothing until it is released.
     let socket = folder.path().join("engine.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let (called, calls) = mpsc::channel();
@@ -56,16 +56,16 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
         let mut first = [0];
         connection.read_exact(&mut first).unwrap();
         called.send(()).unwrap();
-        // Also if the test has failed.
+        // Also ends if the test has failed.
         end.recv().ok();
     });
     fs::write(attempt.join("container"), json!({"socket": socket, "name": "cowhand-test"}).to_string())
         .unwrap();
-    // Without a keeper it is the daemon that asks for the container's end.
+    // Without a keeper, the daemon requests the end of the container.
     for record in ["keeper.json", "agent.json"] {
         let record: Value = serde_json::from_slice(&fs::read(attempt.join(record)).unwrap()).unwrap();
         let pid = Pid::from_raw(record["pid"].as_i64().unwrap().try_into().unwrap()).unwrap();
-        // The agent may have gone with its keeper.
+        // The agent may have ended with its keeper.
         kill_process(pid, Signal::KILL).ok();
     }
     let began = Instant::now();

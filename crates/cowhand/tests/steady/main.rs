@@ -1,5 +1,5 @@
-//! The daemon stays up and forgets no job, whatever goes wrong inside it: work that panics, a store that refuses, an
-//! engine of containers that does not answer.
+//! The daemon continues and forgets no job, whatever fails inside it: tasks that panic, a store that refuses,
+//! a container engine that does not answer.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -17,15 +17,15 @@ use cowhand::store::{JobFilter, Store};
 use cowhand_core::job::Job;
 use tempfile::TempDir;
 
-/// The real program with one agent that runs once, as soon as the daemon is up. Whatever still runs when the test is
-/// over, is ended.
+/// The real program with one agent that runs once, as soon as the daemon is up. Its remaining processes are
+/// ended with the test.
 struct Scene {
     folder: TempDir,
     daemon: Option<Child>,
 }
 
 impl Scene {
-    /// The script runs in the scene's folder.
+    /// Creates a fleet; the script runs in the scene's folder.
     fn new(script: &str) -> Self {
         let scene = Self { folder: TempDir::new().unwrap(), daemon: None };
         fs::write(scene.path("work.sh"), script).unwrap();
@@ -43,7 +43,7 @@ impl Scene {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
-    /// Says whether it became ready, or died first.
+    /// Starts the daemon, and returns whether it became ready before it died.
     fn start(&mut self, fault: &str) -> bool {
         let log = fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_cowhand"));
@@ -58,7 +58,7 @@ impl Scene {
         line.starts_with("ready")
     }
 
-    /// Until it has died by itself.
+    /// Waits until the daemon has died by itself.
     fn wait_for_death(&mut self) {
         let status = self.daemon.take().unwrap().wait().unwrap();
         assert!(!status.success(), "it was to die:\n{}", self.read("log"));
@@ -70,7 +70,7 @@ impl Scene {
         daemon.wait().unwrap();
     }
 
-    /// Stopped in good order, with nothing left to do.
+    /// Stops the daemon in order.
     fn stop(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         Command::new("kill").arg(daemon.id().to_string()).status().unwrap();
@@ -81,7 +81,7 @@ impl Scene {
         Store::open(&self.path(".cowhand/store.db").display().to_string()).await.unwrap()
     }
 
-    /// The one job that there is, once it is as it should be.
+    /// Waits until the only job meets the condition, and returns it.
     async fn job(&self, store: &Store, what: &str, fits: impl Fn(&Job) -> bool) -> Job {
         let patience = Instant::now() + Duration::from_mins(1);
         loop {
@@ -103,7 +103,7 @@ impl Scene {
         }
     }
 
-    /// How often the agent was started.
+    /// Returns how often the agent was started.
     fn starts(&self) -> usize {
         self.read("starts").lines().count()
     }
@@ -127,7 +127,7 @@ impl Drop for Scene {
     }
 }
 
-/// The agent, its keeper and whatever else carries the mark of an attempt of this job.
+/// Returns the agent, its keeper and all other processes with the mark of an attempt of this job.
 fn processes(job: &Job) -> Vec<String> {
     let mark = format!("COWHAND_ATTEMPT_ID={}.", job.id());
     let of = |pid: &String| {
@@ -139,10 +139,10 @@ fn processes(job: &Job) -> Vec<String> {
     pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())).filter(of).collect()
 }
 
-/// As a power cut would.
+/// Kills all processes of a job, as a power cut would.
 fn kill_all_of(job: &Job) {
     for pid in processes(job) {
-        // One may have ended with another.
+        // A process may have ended with another.
         Command::new("kill").args(["-9", &pid]).stderr(Stdio::null()).status().unwrap();
     }
 }

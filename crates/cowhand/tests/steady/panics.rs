@@ -1,4 +1,4 @@
-//! Panics while a job is looked after.
+//! Panics in the task of an attempt.
 
 use cowhand_core::job::{ErrorKind, JobRecord, JobStatus};
 
@@ -25,7 +25,7 @@ async fn after_a_panic_the_attempt_is_taken_up_again() {
     }
 }
 
-/// A job that goes wrong in the same way each time is not held for ever, and nothing of it is left.
+/// A job that panics each time is not held for ever, and nothing of it is left.
 #[tokio::test]
 async fn what_panics_each_time_is_given_up() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; echo working; sleep 1000");

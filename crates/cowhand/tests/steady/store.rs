@@ -1,4 +1,4 @@
-//! A store that refuses for a while, and one that knows better.
+//! A store that refuses writes for a time, and a store with more knowledge than the files.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use sqlx::Connection;
 
 use crate::{Scene, kill_all_of, processes};
 
-/// While an attempt that never began cannot be given back, it is tried again and again.
+/// While an attempt that never began cannot be requeued, the daemon retries.
 #[tokio::test]
 async fn what_cannot_be_given_back_yet_is_not_held_for_ever() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts");
@@ -28,8 +28,8 @@ async fn what_cannot_be_given_back_yet_is_not_held_for_ever() {
     scene.stop();
 }
 
-/// A power cut may take the folder of an attempt that has begun. What was heard of it is not forgotten, and it does not
-/// run a second time.
+/// A power cut may remove the folder of an attempt that has begun. Its recorded usage is kept, and it does
+/// not run a second time.
 #[tokio::test]
 async fn what_has_spent_money_has_begun() {
     let line = r#"{"type":"assistant","content":"x","usage":{"input_tokens":7,"cost_usd":0.25}}"#;
@@ -57,7 +57,7 @@ async fn what_has_spent_money_has_begun() {
     scene.stop();
 }
 
-/// Nobody can say whether it waits for a person, but it cannot ask one: a hanging agent is ended all the same.
+/// Its open asks are unknown, but it cannot ask either: a hanging agent is ended anyway.
 #[tokio::test]
 async fn who_hangs_is_ended_while_the_store_is_away() {
     let mut scene = Scene::new("echo $COWHAND_JOB_ID >> starts; sleep 1000");

@@ -1,4 +1,4 @@
-//! A collector of our own on loopback, which keeps what it is sent and can be told to misbehave.
+//! A fake collector on loopback, which keeps what it receives and can misbehave.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use tokio::runtime::Runtime;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Mood {
     Well,
-    /// It answers, but late.
+    /// It answers late.
     Slow,
-    /// It takes requests and never answers.
+    /// It accepts requests and never answers.
     Silent,
     Refusing(u16),
-    /// It refuses so many requests, and is well then.
+    /// It refuses this many requests, then works.
     Recovering(u16, usize),
-    /// It takes all but one span.
+    /// It accepts all but one span.
     Picky,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Heard {
     pub(crate) path: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: String,
-    /// It is not refused, and will be answered.
+    /// Set if the request is not refused, and will be answered.
     taken: bool,
 }
 
@@ -56,7 +56,7 @@ struct Memory {
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     memory: Memory,
-    /// Ends with this.
+    /// Runtime of the server, which ends with this.
     _runtime: Runtime,
 }
 
@@ -75,7 +75,7 @@ impl Collector {
         Self { address, memory, _runtime: runtime }
     }
 
-    /// An address where nobody is, for now.
+    /// Returns an address at which nothing listens for now.
     pub(crate) fn nowhere() -> SocketAddr {
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }
@@ -92,7 +92,7 @@ impl Collector {
         self.memory.heard.lock().unwrap().clone()
     }
 
-    /// Every span that was taken; one that came twice, once.
+    /// Returns every accepted span once, even if it came twice.
     pub(crate) fn spans(&self) -> Vec<Value> {
         let mut spans: Vec<Value> = Vec::new();
         for heard in self.heard().into_iter().filter(|heard| heard.taken) {
@@ -113,7 +113,7 @@ impl Collector {
         seen
     }
 
-    /// All that belongs to a job, once its root is there.
+    /// Returns all spans of a job, when its root has arrived.
     pub(crate) fn trace(&self, job: &str) -> Option<Vec<Value>> {
         let spans = self.spans();
         let is_root = |span: &&Value| text(span, "cowhand.job") == Some(job.to_owned());
@@ -123,7 +123,7 @@ impl Collector {
         Some(spans.into_iter().filter(|span| span["traceId"] == trace).collect())
     }
 
-    /// Holds everything that came against the official schema, and says how many spans that were.
+    /// Checks all received requests against the official schema, and returns the number of spans.
     pub(crate) fn check(&self) -> usize {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let python = target.join(format!("tools/otlp-{VERSION}/bin/python"));
@@ -143,7 +143,7 @@ impl Collector {
     }
 }
 
-/// Of opentelemetry-proto, as `scripts/test` installs it.
+/// Version of opentelemetry-proto that `scripts/test` installs.
 const VERSION: &str = "1.45.2";
 
 async fn take(State(memory): State<Memory>, uri: Uri, headers: HeaderMap, body: String) -> Response {
@@ -174,13 +174,13 @@ fn value<'v>(span: &'v Value, key: &str) -> Option<&'v Value> {
     attributes.iter().find(|attribute| attribute["key"] == key).map(|attribute| &attribute["value"])
 }
 
-/// An attribute, whatever its type, as text.
+/// Returns an attribute of any type as text.
 pub(crate) fn text(span: &Value, key: &str) -> Option<String> {
     let value = value(span, key)?.as_object().unwrap().values().next().unwrap();
     Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
 }
 
-/// When it began and ended, in nanoseconds.
+/// Returns start and end, in nanoseconds.
 pub(crate) fn times(span: &Value) -> (u64, u64) {
     let time = |key: &str| span[key].as_str().unwrap().parse().unwrap();
     (time("startTimeUnixNano"), time("endTimeUnixNano"))

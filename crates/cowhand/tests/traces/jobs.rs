@@ -1,4 +1,4 @@
-//! What becomes of a job is what its trace tells.
+//! Traces of jobs match their events.
 
 use std::fs;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::collector::{Collector, named, names, text, times};
 use crate::{AGENTS, Scene};
 
-/// The least that a tool takes.
+/// Shortest duration of a tool.
 const TOOL: Duration = Duration::from_millis(150);
 
 fn inside(span: &Value, parent: &Value) {
@@ -27,7 +27,7 @@ fn a_job_with_a_tool_call() {
         let output = fs::read_to_string(scene.path(&format!(".cowhand/jobs/{job}.jsonl"))).ok()?;
         output.contains(r#""type":"tool_use""#).then_some(())
     });
-    // From here to the removal the tool runs, whatever comes between.
+    // From here until the removal the tool runs.
     std::thread::sleep(TOOL);
     fs::remove_file(scene.path("hold")).unwrap();
     let spans = scene.trace(&collector, &job);
@@ -79,7 +79,7 @@ fn a_job_with_a_tool_call() {
     ] {
         assert_eq!(text(resource, key).as_deref(), Some(expected));
     }
-    // Neither what the agent was told, nor what it did with its tool, nor anything secret.
+    // The trace contains neither the prompt, nor the input of the tool, nor a secret.
     for heard in &heard {
         for word in ["canary", "from-the-tool", "fake model"] {
             assert!(!heard.body.contains(word), "{word}: {}", heard.body);
@@ -113,7 +113,7 @@ fn a_failed_job_and_one_that_was_tried_again() {
     let root = named(&spans, "job shaky");
     assert_eq!((root["status"]["code"].as_u64(), times(root).1), (Some(1), times(second).1));
 
-    // A job that came from another one names it.
+    // A job that came from another one links to it.
     let again = scene.json(&["retry", &broken]);
     let again = again["id"].as_str().unwrap();
     let spans = scene.trace(&collector, again);
@@ -182,7 +182,7 @@ fn a_daemon_that_dies_meanwhile_takes_nothing_along() {
     assert_eq!(names(&spans), ["attempt 1", "job waiter", "spawn", "wait"]);
     assert_eq!(named(&spans, "job waiter")["status"]["code"], 1);
 
-    // Also one that ends while there is no daemon.
+    // Also for a job that ends while no daemon runs.
     fs::remove_file(scene.path("go")).unwrap();
     fs::remove_file(scene.path("up")).unwrap();
     let job = scene.begin(&["waiter"]);

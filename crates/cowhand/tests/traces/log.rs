@@ -1,4 +1,4 @@
-//! `--log-format json`: each line is an object, whatever happens, and none holds a secret.
+//! `--log-format json`: each line is always an object, and none contains a secret.
 
 use std::fs;
 
@@ -55,7 +55,7 @@ fn so_is_the_last_word_of_a_daemon_that_cannot_start() {
     assert_eq!((lines.len(), &lines[0]["level"]), (1, &"ERROR".into()));
     assert!(lines[0]["message"].as_str().unwrap().contains("colour"), "{said}");
     assert!(!said.contains("canary"), "{said}");
-    // A person who starts it in the background reads it as text.
+    // A person who starts it in the background reads text.
     let (code, _, said) = scene.run(&["start", "-d", "--log-format", "json"]);
     assert_eq!(code, Some(3));
     assert!(said.starts_with("error: ") && said.contains("colour") && !said.contains("\"level\""), "{said}");

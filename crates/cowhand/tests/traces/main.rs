@@ -1,4 +1,4 @@
-//! Traces as a collector gets them, and the log as a program reads it: the real daemon, seen from outside.
+//! Traces as a collector receives them, and the log as a program reads it, from the real daemon.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -19,7 +19,8 @@ use tempfile::TempDir;
 
 use collector::Collector;
 
-/// `coder` is Claude Code as it was recorded, with a tool that takes as long as there is a `hold`; `shaky` fails once.
+/// `coder` replays a recording of Claude Code, with a tool that runs as long as there is a file `hold`;
+/// `shaky` fails once.
 const AGENTS: &str = r#"
 server: {enabled: false}
 agents:
@@ -40,7 +41,7 @@ agents:
     command: [sh, -c, "echo up > up; while [ ! -e go ]; do sleep 0.05; done; echo went"]
 "#;
 
-/// Without the time of the recording, which was another day.
+/// Script that replays the recording without its times, which are of another day.
 const CLAUDE: &str = r#"#!/bin/sh
 cat > /dev/null
 said() { sed -n "$1" RECORDED | sed 's/"timestamp":"[^"]*",*//'; }
@@ -49,7 +50,7 @@ while [ -e hold ]; do sleep 0.05; done
 said 4,\$p
 "#;
 
-/// A fleet with its daemon, which ends with the test.
+/// Fleet with its daemon, which ends with the test.
 struct Scene {
     folder: TempDir,
     daemon: Option<Child>,
@@ -57,7 +58,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Sends traces there, with a key that nobody else may see.
+    /// Starts a fleet that sends traces to the collector, with a secret key.
     fn traced(collector: &Collector) -> Self {
         Self::traced_to(&collector.url())
     }
@@ -69,7 +70,7 @@ impl Scene {
         scene
     }
 
-    /// Not started yet.
+    /// Creates a fleet without starting it.
     fn prepared(fleet: &str) -> Self {
         let folder = TempDir::new().unwrap();
         let scene = Self { folder, daemon: None, environment: Vec::new() };
@@ -114,7 +115,7 @@ impl Scene {
         fs::read_to_string(self.path("log")).unwrap()
     }
 
-    /// At once and without a word.
+    /// Kills the daemon, so that it cannot clean up.
     fn kill(&mut self) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.kill().unwrap();
@@ -126,7 +127,7 @@ impl Scene {
         assert!(self.daemon.take().unwrap().wait().unwrap().success(), "{}", self.log());
     }
 
-    /// Exit code, standard output and standard error.
+    /// Runs a verb; returns exit code, standard output and standard error.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
@@ -138,7 +139,7 @@ impl Scene {
         serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{arguments:?}: {stdout}{stderr}"))
     }
 
-    /// A job that has ended: its id.
+    /// Runs a job to its end, and returns its id.
     fn job(&self, arguments: &[&str]) -> String {
         let id = self.begin(arguments);
         self.until("the job to end", || {
@@ -148,7 +149,7 @@ impl Scene {
         id
     }
 
-    /// A job that may still run.
+    /// Starts a job, and returns its id.
     fn begin(&self, arguments: &[&str]) -> String {
         let job = self.json(&[&["trigger"], arguments].concat());
         job["id"].as_str().unwrap_or_else(|| panic!("{job}")).to_owned()
@@ -170,7 +171,7 @@ impl Scene {
         }
     }
 
-    /// The log says so, sooner or later.
+    /// Waits until the log contains this text.
     #[track_caller]
     fn until_logged(&self, what: &str) {
         self.until(what, || self.log().contains(what).then_some(()));
@@ -179,7 +180,7 @@ impl Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // Agents outlive a daemon that is killed.
+        // Agents outlive a killed daemon.
         let _ = fs::write(self.path("go"), "");
         let _ = fs::remove_file(self.path("hold"));
         if self.daemon.is_some() {

@@ -1,4 +1,4 @@
-//! Conversations with people: with `per_chat`, what is said in one chat goes on with one session.
+//! Chats: with `per_chat`, the messages of one chat continue one session.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,8 +17,8 @@ use crate::{Home, becomes, name, on_both, with_schedule};
 
 on_both!(each_chat_goes_on_with_its_own_session, one_message_of_a_chat_at_a_time);
 
-/// Answers in the words of Claude Code, with the session that it is told to go on with, or a new one named after its job.
-/// It waits for a file named `go` if the prompt asks it to.
+/// Fake Claude Code that answers with the session to resume, or a new one named after its job. It waits for a
+/// file `go` if the prompt asks it to.
 const CLAUDE: &str = r#"#!/bin/sh
 session=$COWHAND_JOB_ID
 while [ $# -gt 0 ]; do
@@ -89,7 +89,7 @@ async fn each_chat_goes_on_with_its_own_session(home: Home) {
     {
         assert_eq!(session(&answer(id, channel, thread).await), session(before), "{channel} {thread:?}");
     }
-    // A job of no chat begins anew; one that is done again stays in its chat.
+    // A job without a chat starts a new session; a retry stays in its chat.
     let by_hand = fleet.trigger(&name("a"), Trigger::default()).await.unwrap();
     let Triggered::New(by_hand) = by_hand else { panic!("{by_hand:?}") };
     let by_hand = ended(&fleet, by_hand.id()).await;
@@ -99,7 +99,7 @@ async fn each_chat_goes_on_with_its_own_session(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The second waits for the end of the first, those of other chats do not.
+/// The second message waits for the end of the first; those of other chats do not.
 async fn one_message_of_a_chat_at_a_time(home: Home) {
     let fleet = home.start(vec![agent(&home)], Registry::default()).await;
     let first = say(&fleet, "1", "C1", None, "be patient").await;

@@ -1,4 +1,4 @@
-//! Every strategy keeps the contract.
+//! Every strategy meets the contract.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use cowhand_core::roster::Schedule;
 
 use crate::{Home, becomes, with_schedule};
 
-/// One that answers, fails, or never answers.
+/// Source that answers, fails, or never answers.
 #[derive(Clone, Copy)]
 enum Source {
     Answers,
@@ -65,7 +65,7 @@ async fn timers() {
     }
 }
 
-/// A strategy of events needs a fleet around it; a type of our own is handed what it needs.
+/// A strategy of events needs a fleet; a custom type gets its setting.
 #[tokio::test]
 async fn events() {
     let home = Home::sqlite();
@@ -83,7 +83,7 @@ async fn events() {
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 
-/// The example's type, from its config to a letter that is answered once, and again when it is put back.
+/// The type of the example, from its config to a letter that is answered once, and again when it is put back.
 #[tokio::test]
 async fn a_type_from_outside_this_crate() {
     let home = Home::sqlite();
@@ -98,7 +98,7 @@ async fn a_type_from_outside_this_crate() {
     crate::fires(&mut events, "clerk", "inbox").await;
     assert!(crate::prompts(&fleet).await[0].contains("Dear fleet"));
     std::fs::remove_file(inbox.join("letter")).unwrap();
-    // Another letter shows that the folder was looked into without the first.
+    // Another letter shows that the folder was read without the first.
     std::fs::write(inbox.join("other"), "x").unwrap();
     crate::fires(&mut events, "clerk", "inbox").await;
     std::fs::write(inbox.join("letter"), "Dear fleet").unwrap();
@@ -120,7 +120,7 @@ fn they_can_be_boxed_and_moved() {
     moves_between_tasks::<Box<dyn TaskSource>>();
 }
 
-/// What dispatches must not care what it dispatches.
+/// The runner must not depend on the types that it runs.
 #[test]
 fn the_runner_knows_no_type_by_its_name() {
     let runner = include_str!("../../../engine/src/daemon/triggers/runner.rs");

@@ -1,4 +1,4 @@
-//! The daemon dies between an event and the firing that it leads to: nothing is lost, and nothing comes twice.
+//! The daemon dies between an event and its firing: nothing is lost, and nothing fires twice.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

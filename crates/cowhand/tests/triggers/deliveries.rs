@@ -83,7 +83,7 @@ async fn each_once_and_only_what_is_wanted() {
     assert!(matches!(deliver(&fleet, "chat", message("3", "!go")).await, Err(FleetError::Stopping)));
 }
 
-/// Many at once and many times: as many jobs as ids.
+/// Many deliveries at once, each several times, give one job for each id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_loses_nothing() {
     let home = Home::sqlite();

@@ -1,4 +1,4 @@
-//! What happens inside a fleet makes jobs: each once, in order, over restarts.
+//! Events of a fleet create jobs: each once, in order, across restarts.
 
 use cowhand::fleet::{Fleet, Stop, Trigger};
 use cowhand::store::Store;
@@ -67,7 +67,7 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
         fleet.stop(Stop::default()).await.unwrap();
         assert_eq!(prompts(&fleet).await[3..], ended, "each once, in order");
     }
-    // Off and on again, by hand or in the file: what happened meanwhile is not made up.
+    // Turned off and on again, by hand or in the file: events in between are not made up.
     let fleet = home.start(vec![builder(), tester(false)], Registry::default()).await;
     fleet.stop(Stop::default()).await.unwrap();
     drop(fleet);
@@ -85,7 +85,7 @@ async fn what_happens_while_nobody_listens_is_heard_later(home: Home) {
     assert_eq!(ledger(&fleet, id("tester", "after")).await.len(), 4);
 }
 
-/// Somebody else works on the same store while our fleet is down.
+/// Ends three jobs in the same store while our fleet is down.
 async fn three_jobs_end(home: &Home) -> Vec<String> {
     let store = Store::open(&home.store_url()).await.unwrap();
     let mut ended = Vec::new();
@@ -110,7 +110,8 @@ async fn three_jobs_end(home: &Home) -> Vec<String> {
     ended
 }
 
-/// An agent with one schedule that listens to its own sessions; its own job is no news to it.
+/// Checks an agent with a schedule that listens to its own sessions; the job of that schedule does not fire
+/// it again.
 async fn a_session(event: &str) {
     let home = Home::sqlite();
     let trigger_of = format!(r#"{{"type":"agent_lifecycle","event":"{event}"}}"#);
@@ -155,7 +156,7 @@ async fn a_context_is_cleared() {
     assert_eq!(prompts(&fleet).await, ["context_clear coder", "context_clear coder"]);
 }
 
-/// The verb, with the real program.
+/// Runs the verb of the real program.
 #[tokio::test]
 async fn clear_on_the_command_line() {
     let home = Home::sqlite();
@@ -179,7 +180,7 @@ async fn clear_on_the_command_line() {
     assert!(daemon.wait().unwrap().success());
 }
 
-/// A circle that nobody checked, since the agents were given by a program.
+/// The circle was not checked, since a program provides the agents.
 #[tokio::test]
 async fn a_circle_comes_to_an_end() {
     let home = Home::sqlite();
@@ -201,14 +202,14 @@ async fn a_circle_comes_to_an_end() {
     assert_eq!(newest.outcome, FiringOutcome::Skipped(SkipReason::Filtered));
 }
 
-/// With nothing to do, a listener does not ask the store again and again.
+/// An idle listener does not query the store again and again.
 #[tokio::test]
 async fn a_listener_is_quiet() {
     let home = Home::sqlite();
     let agent = with_schedule(home.idle_agent("a"), "s", r#"{"type":"dispatch_result"}"#, "x");
     let fleet = home.start(vec![agent], Registry::default()).await;
     becomes("a first look", async || fleet.state().check_count > 0).await;
-    // Sooner or later; one that asks again and again never comes to it.
+    // A listener that queries again and again never reaches this.
     becomes("a quiet moment", async || {
         let before = fleet.state().check_count;
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;

@@ -25,7 +25,7 @@ fn access(url: &str) -> GithubAccess {
     GithubAccess { api_url: Some(url.to_owned()), ..GithubAccess::new("o", "r") }
 }
 
-/// A program that answers with a recording and writes down its arguments, one on each line.
+/// Creates a program that answers with a recording and records its arguments, one per line.
 fn gh(folder: &Path, recording: &str) -> GithubAccess {
     let program = folder.join(format!("gh-{recording}"));
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/triggers/samples");
@@ -121,11 +121,11 @@ async fn all_pages_the_oldest_first_and_unchanged_ones_for_nothing() {
         assert_eq!(numbers, (1..=300).map(|number| number.to_string()).collect::<Vec<_>>());
     }
     let world = fake.world.lock().unwrap();
-    // A full last page has to be asked for what is behind it.
+    // A full last page requires a request for the next one.
     assert!(world.paid <= 4, "{} of {} requests cost something", world.paid, world.asked);
 }
 
-/// An issue that is closed while the list is read moves the others up; none of them may seem to be gone.
+/// An issue that is closed during the reading moves the others up; none of them may seem to be removed.
 #[tokio::test]
 async fn a_list_that_moves_while_it_is_read_loses_nothing() {
     let fake = FakeLists::with_issues(250).await;
@@ -138,7 +138,7 @@ async fn a_list_that_moves_while_it_is_read_loses_nothing() {
 }
 
 fn trigger(kind: &str, url: &str, more: &str) -> String {
-    // Any variable that is set will do for a token that nobody looks at.
+    // Any variable that is set can serve as the token, which is not checked.
     format!(
         r#"{{"type":"{kind}","owner":"o","repo":"r","api_url":"{url}","poll_interval":"1s","auth":{{"token_env":"CARGO_MANIFEST_DIR"}}{more}}}"#
     )

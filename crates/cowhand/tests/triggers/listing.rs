@@ -17,7 +17,7 @@ on_both! {
     what_comes_back_is_new,
 }
 
-/// A list that the test changes.
+/// List that the test changes.
 #[derive(Clone, Default)]
 struct List {
     items: Arc<Mutex<Vec<String>>>,
@@ -53,7 +53,7 @@ impl List {
         Registry::default().with("list", move |_| Ok(Box::new(poll())))
     }
 
-    /// Two whole rounds: what is there now was seen and dealt with.
+    /// Waits for two whole rounds, after which the current items were handled.
     async fn is_seen(&self) {
         let before = *self.fetched.lock().unwrap();
         becomes("two fetches", async || *self.fetched.lock().unwrap() >= before + 2).await;
@@ -73,7 +73,7 @@ async fn a_thousand_items_each_once_and_in_order_over_restarts(home: Home) {
         let fleet = started(&home, &list).await;
         let mut events = fleet.subscribe_after(0);
         until(&mut events, |event| matches!(event.fact, Fact::ScheduleFired { .. })).await;
-        // In the midst of it, or when it is done: it must make no difference.
+        // In the middle of the list, or at its end: the result must be the same.
         fleet.stop(Stop::KeepAgents).await.unwrap();
     }
     let fleet = started(&home, &list).await;
@@ -96,7 +96,7 @@ async fn what_comes_back_is_new(home: Home) {
     fires(&mut events, "a", "s").await;
     list.is_seen().await;
     assert_eq!(fleet.store().last_event().await.unwrap(), quiet + 2, "one firing and its job");
-    // A stop is not an empty list, and neither is a list without anything the end of the schedule.
+    // A stop is not an empty list, and an empty list is not the end of the schedule.
     fleet.stop(Stop::KeepAgents).await.unwrap();
     drop(fleet);
     let fleet = started(&home, &list).await;

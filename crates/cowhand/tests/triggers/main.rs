@@ -1,4 +1,4 @@
-//! Triggers in a fleet that runs: what strategies hand on, what happens inside, what is delivered, what is listed.
+//! Triggers in a running fleet: strategies, events, deliveries and lists.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
@@ -37,13 +37,13 @@ use cowhand_testing::github_lists as fake;
 use cowhand_testing::postgres::Postgres;
 use tempfile::TempDir;
 
-/// Where a fleet lives from one start to the next.
+/// Folder and database of a fleet, across starts.
 struct Home {
     folder: TempDir,
     server: Option<Postgres>,
 }
 
-/// Each story runs once on each database.
+/// Declares each test once for each database.
 macro_rules! on_both {
     ($($story:ident),+ $(,)?) => {
         mod sqlite {
@@ -95,7 +95,7 @@ impl Home {
         .unwrap()
     }
 
-    /// One that says what it was told.
+    /// Returns an agent that prints its prompt.
     fn agent(&self, called: &str) -> Agent {
         let mut agent = Agent::new(name(called));
         self.path().clone_into(&mut agent.directory);
@@ -104,7 +104,7 @@ impl Home {
         agent
     }
 
-    /// One whose jobs only wait: they are made, and that is all that is to be seen.
+    /// Returns an agent whose jobs only wait, for tests that check only their creation.
     fn idle_agent(&self, called: &str) -> Agent {
         Agent { max_concurrent: 0, ..self.agent(called) }
     }
@@ -126,7 +126,7 @@ fn id(agent: &str, schedule: &str) -> ScheduleId {
     ScheduleId::of(&name(agent), &schedule.parse().unwrap())
 }
 
-/// Everything up to the first event that fits.
+/// Returns all events up to the first that matches.
 async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<Event> {
     let mut seen = Vec::new();
     let look = async {
@@ -144,7 +144,7 @@ async fn until(events: &mut Subscription, fits: impl Fn(&Event) -> bool) -> Vec<
     seen
 }
 
-/// The next firing of a schedule, whatever came of it.
+/// Returns the next firing of a schedule, with any outcome.
 async fn fires(events: &mut Subscription, agent: &str, schedule: &str) -> Event {
     let of_firing = |fact: &Fact| matches!(fact, Fact::ScheduleFired { .. } | Fact::ScheduleSkipped { .. });
     let fits = |event: &Event| {
@@ -155,7 +155,7 @@ async fn fires(events: &mut Subscription, agent: &str, schedule: &str) -> Event 
     until(events, fits).await.pop().unwrap()
 }
 
-/// The oldest first.
+/// Returns the jobs, the oldest first.
 async fn jobs(fleet: &Fleet) -> Vec<Job> {
     let mut jobs = fleet.store().jobs(JobFilter::default(), 10_000).await.unwrap();
     jobs.reverse();
@@ -171,12 +171,12 @@ async fn record(fleet: &Fleet, schedule: ScheduleId) -> ScheduleRecord {
     known.into_iter().find(|record| record.id == schedule).unwrap()
 }
 
-/// The newest first.
+/// Returns the ledger, the newest firing first.
 async fn ledger(fleet: &Fleet, schedule: ScheduleId) -> Vec<LedgerRow> {
     fleet.store().ledger(schedule, 10_000).await.unwrap()
 }
 
-/// Looks until it is so.
+/// Waits for a condition.
 async fn becomes(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let look = async {
         while !is_so().await {

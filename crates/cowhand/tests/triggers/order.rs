@@ -1,4 +1,4 @@
-//! The firings of one schedule become jobs in their order, however long it takes to find out what each runs for.
+//! The firings of one schedule become jobs in order, however long the preparation of each takes.
 
 use cowhand::fleet::{Delivered, Fleet, Options, Stop};
 use cowhand::trigger::{Registry, Task};
@@ -20,8 +20,8 @@ on_both! {
 
 const HOOK: &str = r#"{"type":"webhook","secret":"x"}"#;
 
-/// The first calls wait until the others have been made, or for a second: who prepares side by side lets the later ones
-/// through first.
+/// Script in which the first calls wait for the others, or for a second: if firings were prepared in
+/// parallel, the later ones would finish first.
 const GATE: &str = "n=$(ls calls | wc -l); touch calls/$$; i=0
 if [ $n -lt 3 ]; then while [ $(ls calls | wc -l) -lt 8 ] && [ $i -lt 20 ]; do sleep 0.05; i=$((i+1)); done; sleep 0.2; fi";
 
@@ -34,7 +34,7 @@ fn gated(home: &Home, mut agent: Agent, gate: &str) -> Agent {
 
 async fn deliver(fleet: &Fleet, schedule: &str, number: usize) -> Delivered {
     let body = json!({ "n": number }).to_string();
-    // The ids do not tell in which order they came.
+    // The ids do not show the order of arrival.
     let webhook = Webhook::of_body(format!("d{}", 99 - number), "push", body.as_bytes()).unwrap();
     fleet.deliver(&name("a"), &schedule.parse().unwrap(), Delivery::Webhook(webhook)).await.unwrap()
 }
@@ -62,7 +62,7 @@ async fn webhooks_do_not_overtake_each_other(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// One answer with many tasks, which are all due in the same moment.
+/// One answer with many tasks, which are all due at the same time.
 async fn a_list_keeps_its_order(home: Home) {
     let task = |number: usize| Task {
         source_id: number.to_string(),
@@ -101,10 +101,10 @@ async fn a_slow_schedule_holds_up_no_other(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The daemon dies when the third of them is about to be decided, and the next one goes on from there.
+/// The daemon dies when the third of them is about to be decided, and the next one continues from there.
 async fn order_outlives_a_crash(home: Home) {
     let store = home.server.as_ref().map(|server| format!("store: {}\n", server.url())).unwrap_or_default();
-    // Without the file it cannot be asked, and is tried again.
+    // Without the file the command fails, and is retried.
     std::fs::write(home.path().join("gate.sh"), "[ -e open ] || exit 127\n").unwrap();
     let config = format!(
         "{store}agents:\n  - name: a\n    runtime: command\n    command: [cat]\n    schedules:\n      \

@@ -1,4 +1,4 @@
-//! A schedule with a new name: what it has done is not done again.
+//! A schedule with a new name does not repeat what it has done.
 
 use cowhand::fleet::{Fleet, Stop, Trigger};
 use cowhand::store::JobFilter;
@@ -21,7 +21,7 @@ fn issues(fake: &FakeLists) -> String {
     )
 }
 
-/// With one schedule, and what that was called before.
+/// Returns the agent with one schedule, and its former name.
 fn called(agent: Agent, schedule: &str, fake: &FakeLists, adopts: Option<(&str, &str)>) -> Agent {
     let mut agent = with_schedule(agent, schedule, &issues(fake), "{{title}}");
     let former =
@@ -41,7 +41,7 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
     drop(fleet);
 
-    // Nobody said what it was called: it says what to do, and nothing is done twice.
+    // Without a former name it names the remedy, and nothing is done twice.
     let new = || called(home.agent("a"), "new", &fake, None);
     let fleet = home.start(vec![new()], Registry::default()).await;
     let ScheduleState::Error { reason } = record(&fleet, id("a", "new")).await.state else { panic!("held") };
@@ -50,12 +50,12 @@ async fn a_new_name_alone_fires_nothing(home: Home) {
         "it seems to be a/old under a new name, and would fire again for all that is on its list; write \
          `adopt: old` to go on where that was, or run `cowhand schedule enable a/new` to begin anew"
     );
-    // Neither after another reload.
+    // The same after another reload.
     fleet.set_agents(vec![new()]).await.unwrap();
     assert!(matches!(record(&fleet, id("a", "new")).await.state, ScheduleState::Error { .. }));
     assert_eq!(ledger(&fleet, id("a", "new")).await, []);
 
-    // Now it says so, and goes on: what waited under the old name runs, and only what is new fires.
+    // With the former name it continues: waiting jobs run, and only new items fire.
     fleet.set_agents(vec![called(home.agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
     becomes("what waited is done", async || count(&fleet, JobStatus::Completed).await == 3).await;
     fake.world.lock().unwrap().issues.push(issue(4));
@@ -101,7 +101,7 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 
-/// Whoever turns it on wants all of it again.
+/// Enabling the schedule fires for all items again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn turned_on_it_begins_anew() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(2).await);
@@ -112,14 +112,15 @@ async fn turned_on_it_begins_anew() {
     assert!(fleet.enable(&name("a"), &"new".parse().unwrap()).await.is_ok());
     becomes("both fire again", async || ledger(&fleet, id("a", "new")).await.len() == 2).await;
     assert_eq!(jobs(&fleet).await.len(), 4);
-    // Adopted afterwards, what both have done counts once.
+    // If it is adopted afterwards, the firings of both count once.
     fleet.set_agents(vec![called(home.idle_agent("a"), "new", &fake, Some(("a", "old")))]).await.unwrap();
     assert_eq!(ledger(&fleet, id("a", "new")).await.len(), 2);
     assert_eq!(fleet.store().schedules().await.unwrap().len(), 1);
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// A wrong name protects nobody, and neither does one that was only fired by hand; a name with a slash is written whole.
+/// A wrong former name has no effect, nor has one that was only fired by hand; a name with a slash is written
+/// in full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_former_name_changes_nothing() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
@@ -137,7 +138,8 @@ async fn a_wrong_former_name_changes_nothing() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// What both have seen is counted from the later of the two, so that what comes back is new to both.
+/// The sightings of both are counted from the later of the two, so that an item that comes back is new to
+/// both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_back_later_fires() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);
@@ -163,7 +165,7 @@ async fn what_comes_back_later_fires() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// A schedule with another list, and one beside an old one that is still there, are new.
+/// A schedule with another list, and one beside an existing old one, are new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_new_is_not_taken_for_renamed() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(1).await);

@@ -1,4 +1,4 @@
-//! What the runner makes of every kind of answer.
+//! The runner with every kind of answer of a strategy.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ async fn nothing_at_once_never_spins() {
 #[tokio::test]
 async fn an_error_is_shown_and_tried_again_after_a_pause() {
     let home = Home::sqlite();
-    // Until it is called again and has answered, the error stands.
+    // The error stays until the strategy is called again and has answered.
     let word = Arc::new(Notify::new());
     let later = Step::Later(Arc::clone(&word), vec![task("a")]);
     let script = Script::of([Step::Fail("the gate is shut"), later]);
@@ -207,7 +207,7 @@ async fn a_filter_lets_through_what_it_says_and_writes_down_the_rest() {
     stopped(fleet).await;
 }
 
-/// An interval whose filter never lets it through is counted on all the same.
+/// The due times of an interval continue even if its filter never lets it through.
 #[tokio::test]
 async fn a_filter_holds_for_the_clock_too() {
     let home = Home::sqlite();
@@ -249,7 +249,7 @@ async fn hostile_tasks_are_data() {
     stopped(fleet).await;
 }
 
-/// What the outside asks for counts before our own backoff.
+/// A wait that the source requests has priority over our own backoff.
 #[tokio::test]
 async fn a_wish_of_the_outside_is_heard() {
     use cowhand::trigger::{Registry, TriggerStrategy};

@@ -1,4 +1,4 @@
-//! A strategy that does what it is told.
+//! A strategy that follows a script.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,16 +11,16 @@ use tokio::sync::{Notify, watch};
 
 pub(crate) enum Step {
     Tasks(Vec<Task>),
-    /// When the word is given.
+    /// Returns the tasks after a notification.
     Later(Arc<Notify>, Vec<Task>),
     Fail(&'static str),
     Fatal(&'static str),
     Panic(&'static str),
-    /// Whatever is signalled.
+    /// Never returns, whatever is signalled.
     Hang,
 }
 
-/// The steps, and what was seen of the strategies that take them. After the last step they wait.
+/// Steps, and the record of the strategies that take them. After the last step they wait.
 #[derive(Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<Seen>>);
 
@@ -45,7 +45,7 @@ impl Script {
         self.0.lock().unwrap().steps.extend(steps);
     }
 
-    /// Under the name `script`.
+    /// Returns a registry with the strategy under the name `script`.
     pub(crate) fn registry(&self) -> Registry {
         let script = self.clone();
         Registry::default().with("script", move |_| {

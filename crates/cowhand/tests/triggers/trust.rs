@@ -1,4 +1,4 @@
-//! Trust: whose words become a job, whose run in the strict sandbox, and what the ledger says of the others.
+//! Trust: whose text becomes a job, whose runs in the strict sandbox, and the ledger about the others.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -20,7 +20,7 @@ on_both!(strangers_are_refused_and_confined);
 
 const HOOK: &str = r#"{"type":"webhook","secret":"x"}"#;
 
-/// With a token from the environment that every test has.
+/// Sets the trust, with a token from a variable that every test has.
 fn trusting(mut agent: Agent, url: &str, mut trust: Value) -> Agent {
     trust["api_url"] = json!(url);
     trust["auth"] = json!({"token_env": "PATH"});
@@ -45,7 +45,7 @@ async fn deliver(fleet: &Fleet, schedule: &str, delivery: Delivery) -> Delivered
     fleet.deliver(&name("a"), &schedule.parse().unwrap(), delivery).await.unwrap()
 }
 
-/// What became of a firing, as soon as that is known.
+/// Waits for the outcome of a firing.
 async fn settled(fleet: &Fleet, schedule: &str, key: &str) -> LedgerRow {
     let mut found = None;
     becomes(&format!("{key} is settled"), async || {
@@ -97,7 +97,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
             assert_eq!(lenient.note, Some(format!("in the strict sandbox: {why}")));
         }
     }
-    // The bot is a stranger where nobody named it.
+    // The bot is a stranger if it is not named.
     let row = settled(&fleet, "lenient", "bot[bot]").await;
     assert_eq!(
         job_of(&fleet, &row).await.confined(),
@@ -110,7 +110,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
         "what is known is not asked again: {asked:?}"
     );
 
-    // Whoever runs a stranger's job again runs it as it was.
+    // A retry of a stranger's job has the same confinement.
     let row = settled(&fleet, "lenient", "eve").await;
     fleet.cancel(row.job.clone().unwrap()).await.unwrap();
     let again = fleet.retry(row.job.as_ref().unwrap(), Changes::default()).await.unwrap();
@@ -118,7 +118,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// A comment on a pull request says nothing of where that comes from: GitHub is asked.
+/// A comment on a pull request does not contain its origin, so GitHub is asked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forks_are_found_out() {
     let home = Home::sqlite();
@@ -166,7 +166,8 @@ async fn forks_are_found_out() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// Nobody is trusted or refused because GitHub was away: it is asked again, also after a restart.
+/// An author is neither trusted nor refused because GitHub is not available: the check is repeated, also
+/// after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_asked_waits() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
@@ -196,7 +197,7 @@ async fn what_cannot_be_asked_waits() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The same by `gh`, which says so in its own way.
+/// The same by `gh`, which reports it in its own form.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_and_chats() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
@@ -247,7 +248,7 @@ async fn lists_and_chats() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// A stranger's job reaches nothing but its desk, and neither does what follows from it.
+/// A stranger's job reaches only its directory, and so do the jobs that follow from it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_confined_stay_so() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);
@@ -267,7 +268,7 @@ async fn the_confined_stay_so() {
     let agent = trusting(agent, &fake.url, json!({"allow_authors": ["ann"], "strangers": "sandbox"}));
     let follows = r#"{"type":"dispatch_result","schedule":"a/hook"}"#;
     let next = with_schedule(desk("b"), "after", follows, "after-{{upstream.job_id}}\n");
-    // It trusts nobody whom ann does not know, whoever tells it.
+    // It trusts only ann, whichever job passes the text on.
     let wary = with_schedule(home.idle_agent("c"), "after", follows, "x");
     let wary = trusting(wary, &fake.url, json!({"allow_authors": ["ann"]}));
     let fleet = home.start(vec![agent, next, wary], Registry::default()).await;
@@ -301,7 +302,8 @@ async fn the_confined_stay_so() {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// What a stranger's job writes where its program keeps its settings, and where work is taken from, nobody else finds.
+/// Files that a stranger's job writes to the settings of its program, or to a work source, are not visible to
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_leave_nothing_to_be_trusted() {
     let (home, fake) = (Home::sqlite(), FakeLists::with_issues(0).await);

@@ -1,4 +1,4 @@
-//! Every type of trigger is created and fired, from YAML and from the library.
+//! Every trigger type is created and fired, from YAML and from the library.
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{Agents, Delivered, Fleet, Options, Stop, Subscription, Trigger};
@@ -12,7 +12,7 @@ use crate::fake::FakeLists;
 use crate::scripted::{Script, tasks};
 use crate::{Home, fires, name, with_schedule};
 
-/// One of each, as they are written.
+/// Returns one trigger of each type, as in the config.
 fn all(github: &str) -> Vec<(&'static str, Value)> {
     let github = |kind: &str| json!({"type": kind, "owner": "o", "repo": "r", "api_url": github, "auth": {"token_env": "CARGO_MANIFEST_DIR"}});
     vec![
@@ -30,7 +30,7 @@ fn all(github: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Makes happen what each of them waits for. A new type has to say what that is.
+/// Causes the occurrence for which each type waits. A new type needs its own arm.
 async fn happen(fleet: &Fleet, trigger: &TriggerConfig) {
     let schedule = trigger.type_name().parse().unwrap();
     match trigger {

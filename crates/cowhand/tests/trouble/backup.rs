@@ -18,7 +18,7 @@ fn good(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A fleet that runs and has done `jobs` jobs.
+/// Starts a fleet that has run `jobs` jobs.
 fn busy(jobs: usize) -> Fleet {
     let fleet = Fleet::started();
     for number in 0..jobs {
@@ -41,7 +41,7 @@ fn files_of(fleet: &Fleet, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Taken from a daemon that works, and brought back in an empty folder: history, keys of deliveries and output.
+/// A backup of a working daemon is restored in an empty folder: history, keys of deliveries and output.
 #[test]
 fn a_backup_of_a_live_daemon_comes_back_elsewhere() {
     let mut fleet = busy(3);
@@ -52,7 +52,7 @@ fn a_backup_of_a_live_daemon_comes_back_elsewhere() {
     assert_eq!(fs::metadata(&saved).unwrap().permissions().mode() & 0o777, 0o600);
     let left: Vec<_> = fs::read_dir(fleet.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".tmp")), "{left:?}");
-    // It is never overwritten.
+    // An existing file is never overwritten.
     refused(&fleet.run(&["backup", &name]), 5, &["saved.db", "exists"]);
     let outputs: Vec<String> =
         files_of(&fleet, "jsonl").iter().map(|file| fs::read_to_string(file).unwrap()).collect();
@@ -79,7 +79,7 @@ fn a_backup_of_a_live_daemon_comes_back_elsewhere() {
     assert_eq!(other.run(&["doctor"]).status.code(), Some(0));
 }
 
-/// What is there is kept aside, and comes back by the same verb.
+/// The replaced store is kept, and can be restored by the same verb.
 #[test]
 fn restore_keeps_what_it_replaces() {
     let mut fleet = busy(1);
@@ -91,7 +91,7 @@ fn restore_keeps_what_it_replaces() {
     let text = good(&fleet.run(&["restore", saved.to_str().unwrap()]));
     assert_eq!(ended(&fleet), 1);
     let aside = fs::read_dir(fleet.path().join(".cowhand")).unwrap().flatten().map(|entry| entry.path());
-    // Its `-wal` and `-shm` may stand beside it.
+    // Its `-wal` and `-shm` may be beside it.
     let mut aside = aside.filter(|path| {
         let name = path.to_string_lossy();
         name.contains("store.db.replaced-") && name.ends_with('Z')
@@ -151,7 +151,7 @@ fn restore_looks_at_the_file_first() {
          values (9001, 'from the future', 1, x'00', 0)",
     );
     refuse(&["bad.db", "newer cowhand"]);
-    // Names in it lead nowhere else.
+    // Paths in the backup cannot leave the folder.
     fs::write(&bad, &whole).unwrap();
     sql(
         &bad,

@@ -1,4 +1,4 @@
-//! A daemon that has no file descriptor left to find out who asks.
+//! A daemon without a free file descriptor to identify its callers.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use super::{COWHAND, Daemon, WAITER};
 
 const DESCRIPTORS: usize = 64;
 
-/// The daemon says that it is busy and did nothing, and a verb asks again until it gets its answer.
+/// The daemon answers that it is busy and did nothing, and a verb repeats its request until it is answered.
 #[test]
 fn a_verb_waits_until_the_daemon_has_a_free_file_descriptor() {
     let folder = tempfile::tempdir().unwrap();
@@ -17,7 +17,7 @@ fn a_verb_waits_until_the_daemon_has_a_free_file_descriptor() {
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
     let script = format!("ulimit -n {DESCRIPTORS}; exec '{COWHAND}' start --no-server -c .");
     let _daemon = Daemon::start(Command::new("sh").args(["-c", &script]).current_dir(folder));
-    // Connections are accepted in their order, so each of these is open before the next request is looked at.
+    // Connections are accepted in order, so each of these is open before the next request is handled.
     let mut idle = vec![connect(folder)];
     let answer = loop {
         let answer = ask_for_jobs(folder);
@@ -44,7 +44,7 @@ fn connect(folder: &Path) -> UnixStream {
     UnixStream::connect(folder.join(".cowhand/sock")).unwrap()
 }
 
-/// Returns the whole answer.
+/// Requests the list of jobs, and returns the whole answer.
 fn ask_for_jobs(folder: &Path) -> String {
     let mut stream = connect(folder);
     stream.write_all(b"GET /api/v1/jobs HTTP/1.1\r\nHost: cowhand\r\nConnection: close\r\n\r\n").unwrap();

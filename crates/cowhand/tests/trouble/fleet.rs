@@ -1,4 +1,4 @@
-//! A fleet that takes deliveries, for tests that take something away from it.
+//! A fleet that takes deliveries, for tests that remove something it needs.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use tempfile::TempDir;
 use super::COWHAND;
 use super::disk::Namespace;
 
-/// A fleet with its server, in a folder of its own, that ends with the test. `a` takes deliveries; `waiter` works until
-/// there is a file `go`.
+/// Fleet with its server, in its own folder, which ends with the test. `a` takes deliveries; `waiter` works
+/// until there is a file `go`.
 pub(crate) struct Fleet {
     folder: TempDir,
-    /// If it is on disks of its own.
+    /// Mount namespace, if the fleet is on its own disks.
     namespace: Option<Namespace>,
     daemon: Option<Child>,
     place: String,
 }
 
 impl Fleet {
-    /// Not started yet.
+    /// Creates a fleet without starting it.
     pub(crate) fn prepared() -> Self {
         Self::of("")
     }
 
-    /// Not started yet, with more in its config.
+    /// Creates a fleet with further config, without starting it.
     pub(crate) fn of(config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("fleet")).unwrap();
@@ -40,7 +40,7 @@ impl Fleet {
         fleet
     }
 
-    /// Has its folder on a disk of its own.
+    /// Creates a fleet with its folder on its own disk.
     pub(crate) fn on_disk(mount: impl FnOnce(&Namespace, &Path)) -> Self {
         let mut fleet = Self::prepared();
         let namespace = Namespace::start();
@@ -58,7 +58,7 @@ impl Fleet {
         self.folder.path().join("fleet")
     }
 
-    /// Where the agents write, whatever happens to the fleet's own disk.
+    /// Returns the folder in which the agents write, which is not on the fleet's own disk.
     pub(crate) fn outside(&self) -> &Path {
         self.folder.path()
     }
@@ -74,7 +74,7 @@ impl Fleet {
         );
         let file = self.path().join("cowhand.yaml");
         let file = self.namespace.as_ref().map_or(file.clone(), |namespace| namespace.seen(&file));
-        // A disk that fails keeps only what was synced.
+        // A failing disk keeps only synced data.
         let mut file = std::fs::File::create(file).unwrap();
         file.write_all(config.as_bytes()).unwrap();
         file.sync_all().unwrap();
@@ -104,7 +104,7 @@ impl Fleet {
         self.place = place.unwrap_or_else(|| panic!("{line:?} {}", self.log())).to_owned();
     }
 
-    /// `127.0.0.1:PORT`.
+    /// Returns `127.0.0.1:PORT`.
     pub(crate) fn place(&self) -> &str {
         &self.place
     }
@@ -125,7 +125,7 @@ impl Fleet {
         daemon.wait().unwrap();
     }
 
-    /// `waiter` has waited enough.
+    /// Lets `waiter` end.
     pub(crate) fn let_go(&self) {
         std::fs::write(self.outside().join("go"), "").unwrap();
     }

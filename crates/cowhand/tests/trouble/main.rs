@@ -1,5 +1,5 @@
-//! Trouble with the machine, not with the agents: each gets a clear message, the right exit code, and nothing is
-//! lost or silently emptied.
+//! Problems of the machine, not of the agents: each gives a clear message and the right exit code, and
+//! nothing is lost or silently emptied.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -48,7 +48,7 @@ fn a_folder_that_cannot_be_written_is_named() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // The tests may run as root, whom no mode stops.
+    // The tests may run as root, for whom file modes do not apply.
     let output = Command::new("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups", COWHAND, "start", "--no-server", "-c"])
         .arg(folder.path())
@@ -77,7 +77,7 @@ fn a_second_daemon_is_refused() {
     drop(first);
 }
 
-/// A daemon that is stopped with the test.
+/// Daemon that is stopped with the test.
 struct Daemon(Child);
 
 impl Daemon {
@@ -101,7 +101,7 @@ impl Drop for Daemon {
     }
 }
 
-/// On a disk of its own that is full for a while: the daemon lives on, and afterwards every job is settled.
+/// The fleet's own disk is full for a time: the daemon continues, and afterwards every job is settled.
 #[test]
 fn a_full_disk_is_survived() {
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn a_full_disk_is_survived() {
     unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]).env("FLEET", FLEET);
     let log = folder.path().join("log");
     let daemon = Daemon::telling(&mut unshare, std::fs::File::create(&log).unwrap());
-    // The disk exists only in the daemon's own view of the machine.
+    // The disk exists only in the daemon's mount namespace.
     let disk = Path::new("/proc")
         .join(daemon.0.id().to_string())
         .join("root")
@@ -126,7 +126,7 @@ fn a_full_disk_is_survived() {
     wait_for_completed(&disk, 2);
     let filler = disk.join("filler");
     assert!(std::fs::write(&filler, vec![0_u8; 8 << 20]).is_err(), "the disk is full");
-    // Each look that goes wrong is told, and the next one comes all the same.
+    // Each failed attempt to write is logged, and the next one follows.
     let told = || {
         let log = std::fs::read_to_string(&log).unwrap().to_lowercase();
         log.lines().filter(|line| line.contains("disk is full") || line.contains("no space left")).count()
@@ -139,8 +139,8 @@ fn a_full_disk_is_survived() {
     assert!(open <= 1, "all but the one that may run now are settled, not {open}");
 }
 
-/// With 64 file descriptors a daemon cannot start all of them at once. That is the machine's fault: every job has its turn,
-/// none fails, and no schedule pauses.
+/// With 64 file descriptors a daemon cannot start all jobs at once. That is a shortage of the machine: every
+/// job has its turn, none fails, and no schedule pauses.
 #[test]
 fn many_jobs_with_few_file_descriptors_all_end_well() {
     use std::fmt::Write as _;
@@ -165,7 +165,7 @@ fn many_jobs_with_few_file_descriptors_all_end_well() {
         let last: Vec<&str> = log.lines().rev().take(20).collect();
         last.join("\n")
     };
-    // As long as there are more and more of them.
+    // Wait as long as the number of completed jobs increases.
     let (mut most, mut patience) = (0, Instant::now() + Duration::from_mins(1));
     while most < JOBS {
         let done = in_status(folder.path(), "completed");
@@ -187,8 +187,8 @@ fn ask(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The folder of attempts is full: a job that cannot start for that waits and says so, and neither its schedule nor its
-/// item is blamed.
+/// The folder of attempts is full: a job that cannot start for this reason waits and shows it, and it counts
+/// neither for its schedule nor for its item.
 #[test]
 fn a_job_waits_while_there_is_no_room_to_start_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn a_job_waits_while_there_is_no_room_to_start_it() {
         jobs[0].clone()
     };
     let requeued = || ask(place, &["events", "--json"]).matches("\"job:requeued\"").count();
-    // More often than a failure that is the job's own would be forgiven.
+    // More often than a failure of the job itself would be tolerated.
     wait_for("six tries", || {
         let job = job();
         assert!(job["status"] != "failed", "{job:#}");
@@ -248,7 +248,7 @@ fn a_job_waits_while_there_is_no_room_to_start_it() {
     assert_eq!((&schedule["status"], &schedule["last_error"]), (&"idle".into(), &serde_json::Value::Null));
 }
 
-/// Jobs whose view says so.
+/// Counts the jobs whose view has this status.
 fn in_status(disk: &Path, status: &str) -> usize {
     let views = std::fs::read_dir(disk.join(".cowhand/jobs")).unwrap().flatten().map(|entry| entry.path());
     let says = |view: &std::path::PathBuf| {
@@ -292,7 +292,7 @@ fn daemon(folder: &Path) -> Daemon {
     Daemon::telling(Command::new(COWHAND).args(["start", "--no-server", "-c"]).arg(folder), log)
 }
 
-/// Ends it as a person would, and waits for that: it must not hang.
+/// Stops the daemon with `cowhand stop`, and waits for its end: it must not hang.
 fn stop(folder: &Path, mut daemon: Daemon) {
     let stopped = answer(folder, &["stop"]);
     let said = String::from_utf8_lossy(&stopped.stderr).into_owned();
@@ -301,7 +301,7 @@ fn stop(folder: &Path, mut daemon: Daemon) {
     assert!(daemon.0.wait().unwrap().success(), "{log}");
 }
 
-/// Every file below a folder, and the rights that others have to it.
+/// Collects every file below a folder that others have rights to.
 fn open_to_others(folder: &Path, found: &mut Vec<String>) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         let (path, about) = (entry.path(), entry.metadata().unwrap());
@@ -322,7 +322,7 @@ fn the_state_folder_is_for_its_owner_only() {
     let folder = folder.path();
     std::fs::write(folder.join("cowhand.yaml"), WAITER).unwrap();
     let state = folder.join(".cowhand");
-    // As somebody made it, or an older version.
+    // As a person or an older version created it.
     let made = "umask 000; mkdir -p .cowhand/jobs .cowhand/attempts/job-2026-01-05-aaaaaa.1 && echo x >.cowhand/daemon.log && \
                 echo x >.cowhand/jobs/job-2026-01-05-aaaaaa.yaml && echo x >.cowhand/attempts/job-2026-01-05-aaaaaa.1/prompt";
     assert!(Command::new("sh").args(["-c", made]).current_dir(folder).status().unwrap().success());
@@ -341,7 +341,7 @@ fn the_state_folder_is_for_its_owner_only() {
     assert_eq!(closed(), Vec::<String>::new());
     assert!(state.join("store.db-wal").exists() && state.join("store.db-shm").exists());
     stop(folder, running);
-    // Whoever only looks makes no file for others either.
+    // A verb that only reads creates no file for others either.
     assert!(answer(folder, &["jobs"]).status.success());
     assert_eq!(closed(), Vec::<String>::new());
     assert_eq!(std::fs::read_to_string(state.join(".gitignore")).unwrap(), "*\n");
@@ -394,7 +394,7 @@ fn a_link_in_the_state_folder_is_refused() {
     }
     assert_eq!(std::fs::read_to_string(folder.join("file")).unwrap(), "text");
     assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
-    // The folder itself may be one: it is what the config names.
+    // The folder itself may be a link, because the config names it.
     std::fs::remove_dir_all(&state).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &state).unwrap();
     let running = daemon(folder);
@@ -402,7 +402,7 @@ fn a_link_in_the_state_folder_is_refused() {
     stop(folder, running);
 }
 
-/// What somebody removes under a running daemon comes back, with all that was said before.
+/// Files that are removed under a running daemon are written again, with all earlier output.
 #[test]
 fn views_that_are_removed_are_made_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -427,7 +427,7 @@ fn views_that_are_removed_are_made_again() {
     stop(folder, running);
 }
 
-/// For as long as it is so; then nothing of it is lost.
+/// A view cannot be written for a time; afterwards nothing of it is lost.
 #[test]
 fn a_view_that_cannot_be_written_holds_up_no_job() {
     let folder = tempfile::tempdir().unwrap();
@@ -448,7 +448,7 @@ fn a_view_that_cannot_be_written_holds_up_no_job() {
         wait_for_status(folder, job, "completed");
     }
     assert_eq!(json(folder, &["job", &waiting])["summary"], "last");
-    // One that runs can still be cancelled.
+    // A running job can still be cancelled.
     std::fs::remove_file(folder.join("go")).unwrap();
     let cancelled = trigger(folder, "waiter");
     wait_for_status(folder, &cancelled, "running");
@@ -493,7 +493,7 @@ fn a_record_that_was_changed_is_written_again() {
     for (id, before) in ids.iter().zip(&before).take(3) {
         assert_eq!(&std::fs::read_to_string(view(id)).unwrap(), before);
     }
-    // A folder in the place of one holds up none of the others, and neither do jobs to come.
+    // A folder in the place of a view does not block the other views, or later jobs.
     let next = trigger(folder, "quick");
     wait_for_status(folder, &next, "completed");
     wait_for("its record", || view(&next).exists());

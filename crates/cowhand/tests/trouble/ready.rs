@@ -15,7 +15,7 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     let mut fleet = Fleet::on_disk(|namespace, place| tmpfs::mount(namespace, place, 8));
     fleet.start();
     assert_eq!(ready(&fleet), 200);
-    // One that runs, so that its lease is to be renewed and its output to be written.
+    // A running job, so that its lease has to be renewed and its output written.
     assert_eq!(deliver(fleet.place(), "waiter/hook", "runs").unwrap().status, 202);
     wait_for("the job to run", || statuses(&fleet) == ["running"]);
     tmpfs::fill(fleet.namespace(), &fleet.path());
@@ -24,7 +24,7 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     assert_eq!(answer.status, 503, "{answer:?}");
     let status = String::from_utf8(fleet.run(&["status"]).stdout).unwrap();
     assert!(status.contains("nothing is accepted") && status.contains("full"), "{status}");
-    // Whatever is tried again meanwhile, each complaint stands in the log once, and later with a count.
+    // Each complaint is in the log once, and later with a count, whatever is retried meanwhile.
     let complaints = || {
         let log = fleet.log();
         let all = log.lines().filter(|line| line.contains("WARN") || line.contains("ERROR"));

@@ -1,4 +1,4 @@
-//! The store's file, taken away from under a daemon, damaged or empty.
+//! The store's file, removed while a daemon runs, damaged or empty.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn store_of(fleet: &Fleet) -> std::path::PathBuf {
     fleet.path().join(".cowhand/store.db")
 }
 
-/// A command that a message advises: with the `-c` that the message's own command had.
+/// Returns a command that a message advises, with the `-c` of the command that printed it.
 fn advised(fleet: &Fleet, verb: &str) -> String {
     format!("`cowhand -c {} {verb} FILE`", fleet.path().display())
 }
@@ -29,7 +29,8 @@ fn unlink(fleet: &Fleet) {
     }
 }
 
-/// Deliveries are refused, the fleet is not ready, and `status` and `doctor` say why and what to do.
+/// Checks that deliveries are refused, the fleet is not ready, and `status` and `doctor` give the reason and
+/// the remedy.
 fn refuses_and_says_why(fleet: &Fleet, why: &str) {
     let answer = deliver(fleet.place(), "a/hook", "after").unwrap();
     assert_eq!(answer.status, 503, "{answer:?}");
@@ -56,7 +57,7 @@ fn a_store_that_was_unlinked_takes_no_deliveries_and_can_be_saved() {
     wait_for("the first job to end", || ended(&fleet) == 1);
     unlink(&fleet);
     refuses_and_says_why(&fleet, "was removed");
-    // The daemon still has the file open, so nothing of it is lost yet; the advice works as it is written.
+    // The daemon still has the file open, so nothing is lost yet; the advised command works unchanged.
     let saved = fleet.path().join("saved.db");
     let backup = fleet.run(&["backup", saved.to_str().unwrap()]);
     assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
@@ -86,7 +87,7 @@ fn a_log_of_the_store_that_was_removed_counts_as_well() {
     let fleet = Fleet::started();
     assert_eq!(deliver(fleet.place(), "a/hook", "before").unwrap().status, 202);
     fs::remove_file(fleet.path().join(".cowhand/store.db-wal")).unwrap();
-    // It was removed, and replaced as soon as another connection is opened.
+    // The file was removed, and is replaced as soon as another connection is opened.
     refuses_and_says_why(&fleet, "store.db-wal was re");
 }
 
@@ -102,7 +103,7 @@ fn a_store_that_comes_back_takes_deliveries_again() {
     assert_eq!(get(fleet.place(), "/readyz").unwrap().status, 200);
 }
 
-/// `stop` ends the daemon although no end of a job can be written; the next start writes it.
+/// `stop` ends the daemon although the end of a job cannot be written; the next start writes it.
 #[test]
 fn a_daemon_without_its_store_can_be_stopped() {
     let mut fleet = Fleet::started();
@@ -131,7 +132,7 @@ fn an_empty_file_is_no_empty_history() {
     assert_eq!(fs::metadata(store_of(&fleet)).unwrap().len(), 0, "it is left as it is");
 }
 
-/// What `start` refuses, `doctor` refuses, and both say what to do.
+/// `doctor` reports everything for which `start` fails, and both name the remedy.
 #[test]
 fn doctor_finds_what_start_refuses() {
     let mut fleet = Fleet::started();
@@ -144,7 +145,7 @@ fn doctor_finds_what_start_refuses() {
     let whole = fs::read(store_of(&fleet)).unwrap();
     let doctor = || (fleet.run(&["doctor"]).status.code(), said(&fleet, &["doctor"]));
     assert_eq!(doctor().0, Some(0), "{}", doctor().1);
-    // Pages that start reads, and pages that it may not come to.
+    // Pages that `start` reads, and pages that it may not reach.
     for (from, to) in [(1, whole.len() / 4096), (whole.len() / 8192, whole.len() / 4096)] {
         let mut broken = whole.clone();
         broken[from * 4096..to * 4096].fill(0x55);
@@ -156,7 +157,7 @@ fn doctor_finds_what_start_refuses() {
             refused(&start(&fleet.path()), 6, &["damaged", &advised(&fleet, "restore")]);
         }
     }
-    // A row that nobody could have written is no damage to the file.
+    // An invalid row is not damage to the file.
     fs::write(store_of(&fleet), &whole).unwrap();
     sql(&store_of(&fleet), "update jobs set status = 'done'");
     let (code, text) = doctor();

@@ -1,4 +1,4 @@
-//! A process killed in the middle of writing: the file is whole, the old one or the new one.
+//! A process is killed while it writes: the file is complete, either the old or the new one.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use cowhand_core::work::{ClaimResult, ReleaseOptions};
 
 use crate::{Tasks, at, claimant, id};
 
-/// Tells the child which folder; without it the child's test does nothing.
+/// Variable with the folder for the child; without it the child's test does nothing.
 const FOLDER: &str = "COWHAND_TEST_CRASH_FOLDER";
 const ROUNDS: usize = 8;
 
@@ -25,7 +25,7 @@ fn large() -> String {
     format!("---\ntitle: Large\nmine: yes\n---\n{}the end\n", "A line of the body.\n".repeat(40_000))
 }
 
-/// Whole, with its body, and taken by a second process as if nothing had been.
+/// Checks that the file is complete, with its body, and can be claimed by a second process.
 async fn is_whole(tasks: &Tasks, statuses: &[&str]) {
     let (text, whole) = (tasks.read("large.md"), large());
     let body = whole.split_once("yes\n---\n").unwrap().1;
@@ -63,7 +63,7 @@ async fn a_death_between_writing_and_renaming_changes_nothing() {
     }
 }
 
-/// Not a test of its own: the writer that the tests above kill.
+/// The writer that the tests above kill; not a test of its own.
 #[tokio::test]
 async fn the_process_that_gets_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };

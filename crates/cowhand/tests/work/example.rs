@@ -1,4 +1,4 @@
-//! The example that adds a source from outside the crate: it runs, and keeps the contract.
+//! The example of a custom source runs, and meets the contract.
 
 #[path = "../../examples/own_work_source.rs"]
 #[expect(

@@ -1,4 +1,4 @@
-//! A folder of Markdown files: listing it, and the life of an item in it.
+//! A folder of Markdown files: its list, and the life of an item in it.
 
 use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::{WorkSource, WorkSourceError};
@@ -66,7 +66,7 @@ async fn success_failure_and_partial_are_written_below() {
                 at(0)
             );
         assert_eq!(tasks.read("login.md"), expected);
-        // Told again, by a daemon that never heard the answer.
+        // Reported again, by a daemon that never got the answer.
         source.complete_work(&item, &result, &by).await.unwrap();
         assert_eq!(tasks.read("login.md"), expected);
         assert!(names(&source).await.is_empty());
@@ -107,7 +107,7 @@ async fn a_claim_that_ran_out_is_available_again() {
     let claim = source.claim_work(&item, &second).await.unwrap();
     let held = format!("files-a is claimed by home/job-1 until {}", at(3_600));
     assert_eq!(refusal(&claim), (ClaimFailureReason::AlreadyClaimed, held.as_str()));
-    // Renewed, it holds for longer.
+    // A renewed claim lasts longer.
     let longer = cowhand::work::Claimant { until: at(7_200), ..first.clone() };
     source.renew_claim(&item, &longer).await.unwrap();
     tasks.clock.set(at(7_199));
@@ -116,7 +116,7 @@ async fn a_claim_that_ran_out_is_available_again() {
     assert_eq!(names(&source).await, ["a"]);
     let second = cowhand::work::Claimant { until: at(9_000), ..second };
     assert!(matches!(source.claim_work(&item, &second).await.unwrap(), ClaimResult::Claimed(_)));
-    // The first one comes back and finds that it is too late for everything.
+    // The first claimant comes back too late for every operation.
     let before = tasks.read("a.md");
     let lost = source.renew_claim(&item, &first).await.unwrap_err();
     assert!(matches!(&lost, WorkSourceError::NotHeld { .. }) && !lost.is_retryable());
@@ -144,7 +144,7 @@ async fn the_same_claimant_may_claim_again_and_work_again() {
         assert_eq!(text.matches("## Result: failure").count(), round, "{text}");
         tasks.write("a.md", text.replace("status: failed", "status: available"));
     }
-    // A late repeat says nothing new, although the item is available.
+    // A late repetition changes nothing, although the item is available.
     let before = tasks.read("a.md");
     source.complete_work(&item, &result(WorkOutcome::Failure, "round 2"), &ann).await.unwrap();
     assert_eq!(tasks.read("a.md"), before);
@@ -198,7 +198,7 @@ async fn filters_pages_and_totals() {
     assert_eq!(list(&source, FetchOptions { limit: Some(0), ..FetchOptions::default() }).await.len(), 0);
 }
 
-/// Its place in the line is that of the first day, not of our last write.
+/// Its position in the order is that of its first day, not of our last write.
 #[tokio::test]
 async fn an_item_that_comes_back_keeps_its_age() {
     let tasks = Tasks::new(&[("old.md", "# Old\n"), ("new.md", "# New\n")]);

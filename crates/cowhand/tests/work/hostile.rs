@@ -1,4 +1,4 @@
-//! Files and folders that hurt: each is refused with a reason, and none of them hides the others.
+//! Malformed files and folders: each is refused with a reason, and none of them hides the others.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -101,18 +101,18 @@ async fn a_person_edits_deletes_and_breaks_files_meanwhile() {
     for item in ["files-a", "files-b", "files-c"] {
         source.claim_work(&id(item), &by).await.unwrap();
     }
-    // More text: kept.
+    // Added text is kept.
     tasks.write("a.md", tasks.read("a.md") + "One more thought.\n");
     source.complete_work(&id("files-a"), &result(WorkOutcome::Success, "done"), &by).await.unwrap();
     let text = tasks.read("a.md");
     assert!(text.contains("# A\nOne more thought.\n\n<!-- cowhand:result"), "{text}");
-    // Deleted: said, and not made anew.
+    // A deleted file is reported, and not created again.
     std::fs::remove_file(tasks.file("b.md")).unwrap();
     let gone =
         source.complete_work(&id("files-b"), &result(WorkOutcome::Success, "done"), &by).await.unwrap_err();
     assert!(matches!(gone, WorkSourceError::NotFound(_)) && !gone.is_retryable());
     assert!(!tasks.file("b.md").exists());
-    // Broken: left as it is until it is mended.
+    // A broken file is left unchanged until it is repaired.
     let good = tasks.read("c.md");
     tasks.write("c.md", good.replace("---\n#", "#"));
     let broken =
@@ -120,7 +120,7 @@ async fn a_person_edits_deletes_and_breaks_files_meanwhile() {
     assert!(broken.to_string().contains("no second `---`") && broken.is_retryable(), "{broken}");
     tasks.write("c.md", good);
     source.complete_work(&id("files-c"), &result(WorkOutcome::Success, "done"), &by).await.unwrap();
-    // Taken away from the job by hand: a release has nothing to undo.
+    // Changed by hand during the job: a release has nothing to undo.
     tasks.write("d.md", "---\nstatus: blocked\n---\n");
     let released = source.release_work(&id("files-d"), &ReleaseOptions::default(), &by).await.unwrap();
     assert_eq!(released.message.as_deref(), Some("files-d has the status \"blocked\""));
@@ -143,7 +143,7 @@ async fn what_agents_and_claimants_say_stays_text() {
     source.complete_work(&item, &said, &by).await.unwrap();
     assert_eq!(tasks.read("a.md"), text, "the second time says nothing");
     assert!(names(&source).await.is_empty(), "the status is the front matter's");
-    // The marker in the summary does not stop the one whose name it has.
+    // The marker in the summary does not block the claimant whose name it contains.
     tasks.write("a.md", text.replace("status: failed", "status: available"));
     let other = claimant("job-2");
     source.complete_work(&item, &result(WorkOutcome::Success, "really done"), &other).await.unwrap();
@@ -179,7 +179,7 @@ async fn ten_thousand_files() {
     ));
 }
 
-/// Pages end by their size too, so a folder does not have to fit in memory.
+/// Pages are also limited by size, so a folder does not have to fit in memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_large_files_is_bounded() {
     let tasks = Tasks::new(&[]);
@@ -199,7 +199,7 @@ async fn a_page_of_large_files_is_bounded() {
     assert!(pages.iter().all(|items| *items <= 64), "{pages:?}");
 }
 
-/// Tells the child which folder; without it the child's test does nothing.
+/// Variable with the folder for the child; without it the child's test does nothing.
 const FOLDER: &str = "COWHAND_TEST_READ_ONLY";
 
 #[tokio::test]
@@ -209,7 +209,8 @@ async fn a_folder_or_file_that_may_not_be_written_is_permission_denied() {
     for (folder, file) in [(0o555, 0o666), (0o777, 0o444)] {
         mode(&tasks.file("a.md"), file);
         mode(tasks.path(), folder);
-        // The tests may run as root, whom no mode stops. The program has to be where anybody may run it.
+        // The tests may run as root, for whom file modes do not apply. The program has to be where any user
+        // may run it.
         let program = tempfile::tempdir().unwrap();
         mode(program.path(), 0o755);
         let copy = program.path().join("work");
@@ -236,7 +237,7 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// Not a test of its own: what the test above runs as somebody else.
+/// The process that the test above runs as another user; not a test of its own.
 #[tokio::test]
 async fn the_process_that_may_not_write() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };

@@ -1,4 +1,4 @@
-//! Work sources, seen from outside: the registry, the folder of files, the agents' sources, and one of somebody else.
+//! Work sources from outside: the registry, the folder of files, the sources of agents, and a custom one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
@@ -22,7 +22,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-/// Seconds after an arbitrary moment.
+/// Returns the time this many seconds after an arbitrary moment.
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_780_000_000 + seconds).unwrap()
 }
@@ -31,7 +31,7 @@ fn id(text: &str) -> WorkItemId {
     text.parse().unwrap()
 }
 
-/// Whose claims hold for an hour.
+/// Returns a claimant with claims that last for an hour.
 fn claimant(holder: &str) -> Claimant {
     Claimant { fleet: "home".to_owned(), holder: holder.to_owned(), until: at(3_600) }
 }
@@ -48,7 +48,7 @@ fn refusal(claim: &ClaimResult) -> (ClaimFailureReason, &str) {
     }
 }
 
-/// A folder of tasks, and a clock that stands at `at(0)`.
+/// Folder of tasks, with a clock that stands at `at(0)`.
 struct Tasks {
     folder: TempDir,
     clock: Clock,

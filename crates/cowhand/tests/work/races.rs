@@ -1,4 +1,4 @@
-//! Separate processes that want the same items.
+//! Separate processes that claim the same items.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use crate::{Tasks, at, claimant, id, refusal};
 
 const PROCESSES: usize = 8;
 const FILES: usize = 20;
-/// Tells the child which folder; without it the child's test does nothing.
+/// Variable with the folder for the child; without it the child's test does nothing.
 const FOLDER: &str = "COWHAND_TEST_RACE_FOLDER";
 
 #[test]
@@ -34,7 +34,7 @@ fn eight_processes_race_for_twenty_files() {
                 .unwrap()
         })
         .collect();
-    // All of them stand at the start before any may go.
+    // All of them are ready before any may start.
     let mut outputs: Vec<_> =
         children.iter_mut().map(|child| BufReader::new(child.stdout.take().unwrap())).collect();
     for output in &mut outputs {
@@ -62,7 +62,7 @@ fn eight_processes_race_for_twenty_files() {
     }
 }
 
-/// Not a test of its own: one of the claimers above.
+/// One of the claimants above; not a test of its own.
 #[tokio::test]
 async fn the_process_that_claims() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };

@@ -1,4 +1,4 @@
-//! Factories by name.
+//! The registry of factories by name.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn setting() -> Setting {
     Setting::new("/fleet", |_| None)
 }
 
-/// Any source will do.
+/// Returns a source; any would do.
 #[expect(clippy::unnecessary_wraps, reason = "it is a factory")]
 fn factory(_: &shape::WorkSource, setting: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     Ok(Arc::new(Files::new(setting.base.join("by-factory"), Clock::default())))

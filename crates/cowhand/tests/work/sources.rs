@@ -1,4 +1,4 @@
-//! The sources of agents: which one, kept how long, and how the next item is found.
+//! The sources of agents: their selection, their lifetime, and finding the next item.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -185,12 +185,12 @@ fn a_source_that_cannot_be_made_is_tried_again_next_time() {
     }
 }
 
-/// Refuses claims as it is told, and counts them.
+/// Source that refuses claims with given reasons, and counts them.
 #[derive(Debug, Default)]
 struct Refusing {
     reasons: Mutex<VecDeque<ClaimFailureReason>>,
     claims: AtomicUsize,
-    /// Its list never ends.
+    /// Set if its list never ends.
     endless: bool,
 }
 
@@ -214,7 +214,7 @@ impl WorkSource for Refusing {
             created_at: at(page),
             updated_at: at(page),
         };
-        // The first one comes on every page, as when a list moves while it is read.
+        // The first item is on every page, as when a list moves while it is read.
         let again = WorkItem { id: id("refusing-0"), created_at: at(0), ..item.clone() };
         Ok(FetchResult { items: vec![again, item], next_cursor, total_count: None })
     }

@@ -1,4 +1,4 @@
-//! A daemon that is killed leaves no worktree and no branch behind, once the next one has looked.
+//! A killed daemon leaves no worktree and no branch, after the next one has checked.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Scene, came_to, wait_until};
 
-/// One story for each place, in each kind of workspace.
+/// Declares a test for each place, in each kind of workspace.
 macro_rules! killed_anywhere_nothing_stale_is_left {
     ($($place:ident),+ $(,)?) => {
         mod worktree { $(#[test] fn $place() { super::killed_at("worktree", stringify!($place)); })+ }

@@ -1,4 +1,4 @@
-//! Jobs in workspaces of their own: the real program, the real git, agents that are small scripts.
+//! Jobs in their own workspaces: the real program, the real git, and small scripts as agents.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,14 +16,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A fleet of one agent, and the repository that it works in.
+/// Fleet of one agent, with the repository in which it works.
 struct Scene {
     folder: TempDir,
     root: PathBuf,
 }
 
 impl Scene {
-    /// `settings` are laid over the agent's; it runs `script` in a worktree.
+    /// Creates a fleet with `settings` over the default ones; its agent runs `script` in a worktree.
     fn new(script: &str, settings: &Value) -> Self {
         let folder = TempDir::new().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -65,7 +65,7 @@ impl Scene {
         fs::write(self.root.join("cowhand.yaml"), fleet.to_string()).unwrap();
     }
 
-    /// With a space in its path, as people have it.
+    /// Returns the path of the repository, which contains a space.
     fn repository(&self) -> PathBuf {
         self.root.join("my repository")
     }
@@ -76,7 +76,7 @@ impl Scene {
         String::from_utf8(stdout).unwrap().trim_end().to_owned()
     }
 
-    /// All branches but `main`.
+    /// Returns all branches except `main`.
     fn branches(&self) -> Vec<String> {
         let all = self.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads"]);
         all.lines().filter(|name| *name != "main").map(str::to_owned).collect()
@@ -94,7 +94,7 @@ impl Scene {
         folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
     }
 
-    /// Nothing of any job is left, in the state folder or in the repository.
+    /// Waits until nothing of any job is left, in the state folder or in the repository.
     fn assert_clean(&self) {
         wait_until("everything to be removed", || {
             (self.workspaces().is_empty() && self.worktrees() == 1 && self.branches().is_empty())
@@ -187,7 +187,7 @@ fn git(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Status, kind of error and its message.
+/// Returns status, error kind and message.
 fn came_to(job: &Value) -> [&str; 3] {
     [
         job["status"].as_str().unwrap_or_default(),

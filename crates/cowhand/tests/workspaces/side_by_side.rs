@@ -1,4 +1,4 @@
-//! Jobs of one repository that never touch each other's files, and what becomes of their workspaces.
+//! Jobs of one repository that never touch each other's files, and the end of their workspaces.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Scene, came_to, wait_until};
 
-/// Each is up before any goes on, so that all have their workspaces at the same time.
+/// Script in which each job waits for all others, so that all have their workspaces at the same time.
 const COMMIT: &str = "echo $COWHAND_JOB_ID > $COWHAND_JOB_ID.txt; touch $SCENE/up.$COWHAND_JOB_ID; \
     while [ $(ls $SCENE | grep -c '^up\\.') -lt 10 ]; do sleep 0.05; done; \
     git add -A && git commit --quiet -m \"$COWHAND_JOB_ID\"";
@@ -32,7 +32,7 @@ fn ten_jobs_each_commit_only_their_own_file() {
         assert!(scene.diff(job).contains(&format!("+++ b/{job}.txt\n@@ -0,0 +1 @@\n+{job}\n")), "{job}");
     }
 
-    // A branch with work that is nowhere else stays; once it is merged, nothing is left.
+    // A branch with commits that are nowhere else stays; after it is merged, nothing is left.
     scene.restart();
     assert_eq!(scene.branches().len(), 10);
     for job in &jobs {
@@ -60,7 +60,7 @@ fn what_was_not_committed_is_in_the_diff_and_goes_with_the_workspace() {
     assert!(said.contains(&format!(".cowhand/workspaces/{id}")), "{said}");
     assert!(said.contains(&format!("cowhand/coder/{id}")), "{said}");
 
-    // The diff goes with its job.
+    // The diff is removed with its job.
     scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
     let file = scene.root.join(format!(".cowhand/jobs/{id}.diff"));
     assert!(file.exists());
@@ -205,7 +205,7 @@ fn a_schedule_has_its_own_way() {
     let (id, said) = run(Some("leaves-nothing"));
     assert!(own(&id, &said) && said.contains("set-up"), "{said}");
     wait_until("the one workspace to be removed", || (scene.workspaces().len() == kept).then_some(()));
-    // What a sweep finds, it treats by the same rules.
+    // The sweep at a start applies the same rules.
     scene.restart();
     assert_eq!(scene.workspaces().len(), kept);
 }

@@ -1,4 +1,4 @@
-//! Repositories that are none, set-up commands that fail, and agents that do not leave things as they found them.
+//! Missing repositories, failing set-up commands, and agents that damage their workspace.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -88,7 +88,7 @@ fn hooks_of_the_repository_are_not_run_by_us() {
     let watcher = scene.root.join("fsmonitor");
     fs::write(&watcher, format!("#!/bin/sh\necho monitor >> '{}/hooked'\n", scene.root.display())).unwrap();
     fs::set_permissions(&watcher, fs::Permissions::from_mode(0o755)).unwrap();
-    // The agent's own git runs them, so this one runs none.
+    // The agent's own git would run the hooks, so this script runs no git.
     scene.write_fleet("echo x > made", &json!({}));
     git(&scene.repository(), &["config", "core.fsmonitor", watcher.to_str().unwrap()]).status().unwrap();
     scene.start();
@@ -150,11 +150,11 @@ fn a_retried_attempt_goes_on_in_the_same_workspace() {
     assert_eq!((job["status"].as_str(), job["attempt"].as_i64()), (Some("completed"), Some(2)));
     assert!(scene.diff(job["id"].as_str().unwrap()).contains("+++ b/once"));
     scene.assert_clean();
-    // Nobody is left to be ended.
+    // The daemon still runs.
     assert!(scene.daemon().is_some_and(|daemon| kill_process(daemon, rustix::process::Signal::CONT).is_ok()));
 }
 
-/// Only who needs git hears of it.
+/// `doctor` reports git only if an agent needs it.
 #[test]
 fn the_doctor_looks_for_git() {
     let findings = |scene: &Scene, path: Option<&str>| {
@@ -185,7 +185,7 @@ fn the_doctor_looks_for_git() {
     let git = git.unwrap();
     assert_eq!((code, &git["ok"], &git["warning"]), (Some(0), &json!(true), &json!(true)), "{git}");
     assert!(git["detail"].as_str().unwrap().starts_with("2.25.1 is too old"), "{git}");
-    // For a schedule alone, too; and not for those who share.
+    // Also if only a schedule needs it; and not for shared directories.
     let schedule = json!({"type": "manual", "prompt": "x", "isolation": "clone"});
     for (settings, needed) in [
         (json!({"isolation": "shared", "schedules": {"s": schedule}}), true),
@@ -245,7 +245,7 @@ fn ignore_rules_of_the_agent_hide_no_name_and_attributes_hide_no_text() {
         let script =
             format!("echo mine >> README; echo new > made; mkdir -p deep/out; echo > deep/out/x; {exclude}");
         let scene = Scene::new(&script, &json!({"isolation": kind}));
-        // What the base ignores is no news.
+        // Files that the base ignores are not in the diff.
         fs::write(scene.repository().join("deep/.gitignore"), "out/\n").unwrap();
         scene.git(&["add", "-A"]);
         scene.git(&["commit", "--quiet", "-m", "rules"]);

@@ -1,4 +1,4 @@
-//! The fake's answers, request by request.
+//! The answers of the fake to each request.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -107,7 +107,7 @@ impl World {
 
     fn api(&mut self, asked: &Asked, token: &str) -> Response {
         let path = asked.path.trim_start_matches("/api/v3");
-        // A repository that moved is reached by its number.
+        // A repository that moved is addressed by its number.
         let path = path.replace("/repositories/1", &format!("/repos/{REPO}"));
         let parts: Vec<String> = path
             .split('/')
@@ -267,14 +267,14 @@ impl World {
     }
 }
 
-/// With `Link` as GitHub writes it, and a mark over the entries alone.
+/// Returns a page, with `Link` as GitHub writes it, and an `ETag` over the entries alone.
 fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, asked: &Asked) -> Response {
     let (size, page) = (asked.number("per_page", 30), asked.number("page", 1));
     let here: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
     let mut hasher = DefaultHasher::new();
     here.hash(&mut hasher);
     let etag = format!("W/\"{:x}\"", hasher.finish());
-    // Nobody will see what is in it.
+    // The answer will be 304, so its entries are not needed.
     let is_known = asked.header("if-none-match") == etag;
     let shown: Vec<String> = if is_known { Vec::new() } else { here.into_iter().map(show).collect() };
     let mut response = plain(200, format!("[{}]", shown.join(",")));
@@ -295,7 +295,7 @@ fn comment_json(comment: &super::FakeComment) -> String {
     .to_string()
 }
 
-/// Labels are put in as text: there can be a million of them.
+/// Formats an issue, with its labels inserted as text: there can be a million of them.
 fn issue_text(number: u64, issue: &FakeIssue) -> String {
     let value = issue_json(number, issue).to_string();
     let label = |name: &String| {

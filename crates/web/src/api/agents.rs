@@ -1,4 +1,4 @@
-//! Agents: what they do now, and triggering them.
+//! Agents: their current state, and triggering them.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use super::{Api, Page, Problem};
 use cowhand_engine::fleet::{ScheduleView, Trigger, Triggered};
 use cowhand_engine::schedule_view::schedules_of;
 
-/// An agent as people see it.
+/// Agent with its current state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentView {
     pub name: AgentName,
@@ -34,7 +34,7 @@ pub struct AgentView {
     pub queued: usize,
     pub last_job: Option<LastJob>,
     pub next: Option<Next>,
-    /// The last time that one of its jobs did not get a follow-up, within a week.
+    /// Last refusal of a follow-up to one of its jobs, within a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
     /// Its `work_source`, if none of its schedules takes items from it.
@@ -51,7 +51,7 @@ pub struct LastJob {
     pub finished_at: Option<Timestamp>,
 }
 
-/// What fires first of the agent's schedules.
+/// First coming firing of the agent's schedules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Next {
     pub schedule: ScheduleName,
@@ -92,7 +92,7 @@ pub(super) async fn clear(
     one(State(api), Path(agent)).await
 }
 
-/// `CREATED` for a new job, `OK` for the one that this key has made before.
+/// Triggers the agent. Returns `CREATED` for a new job, `OK` for the job that the same key created before.
 pub(super) async fn triggered(
     api: &Api,
     agent: &AgentName,
@@ -104,17 +104,17 @@ pub(super) async fn triggered(
     })
 }
 
-/// Older news about follow-ups is none.
+/// Age after which a refused follow-up is no longer shown.
 const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
 
-/// How many jobs have not ended.
+/// Numbers of jobs that have not ended.
 pub(super) struct Counts {
     pub(super) running: usize,
     pub(super) queued: usize,
     pub(super) gone: Vec<GoneAgent>,
 }
 
-/// All agents of the fleet, in the order of its files.
+/// Returns all agents of the fleet, in the order of its files.
 pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
     Ok(views_and_counts(api).await?.0)
 }
@@ -130,7 +130,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Count
     let mut views = Vec::with_capacity(roster.agents.len());
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
-        // Others' jobs are never refused one: they may not ask.
+        // Only agents with `followups` may ask for one, so the jobs of others are never refused.
         let refused = match &agent.settings.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,

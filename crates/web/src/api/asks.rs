@@ -1,4 +1,4 @@
-//! Asks: what agents want of people, and what people say to it.
+//! Asks: questions of agents to people, and their answers.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -15,26 +15,26 @@ use cowhand_engine::fleet::Heard;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Listed {
-    /// Also those that are answered or over, the newest first.
+    /// Include asks that are answered or closed, the newest first.
     all: Switch,
-    /// How many at most; unset means 50.
+    /// Maximum number of asks; unset means 50.
     limit: Option<Count>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Waiting {
-    /// For so many seconds the answer may take; unset means none, and 30 are the most.
+    /// Longest wait for the answer, in seconds; unset means no wait, the maximum is 30.
     #[schemars(range(max = 30))]
     wait: u32,
 }
 
-/// What a person says.
+/// Answer of a person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AnswerAsked {
     pub answer: Option<AnswerWord>,
-    /// For the agent: why, or what to do instead. The answer itself, to a question.
+    /// Text for the agent: a reason or an alternative; for a question, the answer itself.
     #[schemars(length(max = 20_000))]
     pub message: Option<String>,
 }
@@ -44,26 +44,26 @@ pub struct AnswerAsked {
 pub enum AnswerWord {
     Allow,
     Deny,
-    /// In words: the message.
+    /// The answer is the message.
     Text,
 }
 
-/// What an attempt of a job asks: about a tool, or a question.
+/// Ask of an attempt: the use of a tool, or a question.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct JobAsks {
     pub attempt: u32,
-    /// The same key in the same attempt is the same ask.
+    /// Key of the ask: the same key in the same attempt is the same ask.
     #[schemars(length(min = 1, max = 200))]
     pub key: String,
     pub tool: Option<String>,
-    /// Of the tool.
+    /// Input of the tool.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub input: Value,
     pub question: Option<String>,
 }
 
-/// What an agent hears at once; with `asked` it is to wait for the ask's end.
+/// Immediate reply to the agent; with `asked`, it has to wait for the end of the ask.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct JobHears {
     pub verdict: HeardWord,
@@ -114,7 +114,7 @@ pub(super) async fn of_job(
     answered(&api, &ask_id(&api, &format!("{job}.{number}")).await?, waiting).await
 }
 
-/// The ask that is named by its job and its number.
+/// Resolves a name of a job and a number to the ask.
 async fn ask_id(api: &Api, name: &str) -> Result<AskId, Problem> {
     let name: AskName = named(name)?;
     Ok(AskId { job: api.job_id(&name.job.to_string()).await?, number: name.number })
@@ -150,7 +150,7 @@ pub(super) async fn answer(
     Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
 }
 
-/// An attempt asks.
+/// Creates an ask of an attempt.
 pub(super) async fn make(
     State(api): State<Api>,
     Path(job): Path<String>,

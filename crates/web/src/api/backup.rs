@@ -1,4 +1,4 @@
-//! A backup of the store, as it is now.
+//! Backup of the current store.
 
 use std::fs::File;
 use std::io::Read;
@@ -25,7 +25,7 @@ const PIECE: usize = 1 << 18;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// Leave out what jobs said.
+    /// Leave out the output of jobs.
     no_output: Switch,
 }
 
@@ -33,7 +33,7 @@ pub(super) async fn backup(
     State(api): State<Api>,
     Params(asked): Params<Asked>,
 ) -> Result<Response, Problem> {
-    // The store holds the secrets that stand in the config; over TCP no answer holds one.
+    // The store contains the secrets of the config, and no answer over TCP may contain a secret.
     if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
         let message = "a backup holds secrets, so it is given to the owner of the state folder only: run `cowhand backup FILE` on the daemon's machine";
         return Err(Problem::new(Code::Forbidden, message));
@@ -50,7 +50,7 @@ pub(super) async fn backup(
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
-/// The next piece, and the file if there may be more.
+/// Returns the next piece, and the file if there may be more.
 fn next(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
     let mut piece = vec![0; PIECE];
     match file.read(&mut piece) {

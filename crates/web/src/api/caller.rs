@@ -1,9 +1,9 @@
-//! Who is at the other end of the owner's socket: a person, or a process of a job.
+//! Determines who uses the owner's socket: a person, or a process of a job.
 //!
-//! An agent outside of any sandbox has the same user as its owner and reaches this socket. It gets what the token of its job
-//! gives it and no more, so that it cannot answer its own asks, start others or make tokens. The kernel tells which process
-//! connected; whether that belongs to an attempt is told by its control group, by its environment and by those of its
-//! ancestors (decision 0024).
+//! An agent outside of any sandbox has the same user as its owner and reaches this socket. It gets only the
+//! rights of its job's token, so that it cannot answer its own asks, start other jobs or create tokens. The
+//! kernel names the process that connected. Its control group, its environment and the environments of its
+//! ancestors show whether it belongs to an attempt (decision 0024).
 
 use std::collections::HashSet;
 use std::io;
@@ -23,12 +23,13 @@ use cowhand_run::process::attempts_above;
 use cowhand_run::shortage::is_named_in as is_shortage;
 use cowhand_store::audit;
 
-/// What was found out about a caller when it connected.
+/// Identity of a caller, determined when it connected.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
-    /// The user, if the system tells.
+    /// User of the process, if the system reports it.
     pub(super) uid: Option<u32>,
-    /// Names of attempts, of any fleet, that the process and its ancestors belong to; or why nobody knows.
+    /// Names of attempts, of any fleet, that the process and its ancestors belong to; or the reason why they
+    /// are unknown.
     attempts: Result<Vec<String>, String>,
 }
 
@@ -39,14 +40,14 @@ impl Connected<IncomingStream<'_, UnixListener>> for Peer {
 }
 
 impl Peer {
-    /// Looks at once, while the process is there and its number is its own.
+    /// Inspects the process at once, while it exists and its number belongs to it.
     fn of(stream: &UnixStream) -> Self {
         let Ok(credentials) = stream.peer_cred() else {
             return Self { uid: None, attempts: Err("the system does not tell".to_owned()) };
         };
         let attempts = match credentials.pid() {
-            // A process outside of what we see of the machine, for example on the host of our container. What descends from
-            // us is always inside.
+            // The process is outside our PID namespace, for example on the host of our container. Our own
+            // descendants are always inside.
             None | Some(0) => Ok(Vec::new()),
             Some(pid) => found(attempts_above(pid)),
         };
@@ -62,25 +63,25 @@ fn found(attempts: io::Result<Option<Vec<String>>>) -> Result<Vec<String>, Strin
     }
 }
 
-/// A job and the number of its attempt.
+/// Job and the number of its attempt.
 type OfJob = (JobId, u32);
 
-/// Who was refused.
+/// Caller that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Refused {
     Attempt(OfJob),
     User(u32),
 }
 
-/// Endpoints that were refused already, so that whoever tries again and again fills no log.
+/// Refused endpoints of each caller, so that repeated requests do not fill the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Refusals(Arc<Mutex<HashSet<(Refused, String, String)>>>);
 
-/// How many are remembered; after that, they are told once more.
+/// Largest number of remembered refusals; after that, all are forgotten and reported again.
 const MAX_REFUSALS: usize = 10_000;
 
 impl Refusals {
-    /// Says whether it is the first one of its kind.
+    /// Checks whether this is the first refusal of its kind.
     fn is_new(&self, who: Refused, method: &str, endpoint: &str) -> bool {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_REFUSALS {
@@ -91,8 +92,8 @@ impl Refusals {
 }
 
 impl Api {
-    /// Refuses every user but the daemon's own and root, with an event. The mode of the socket says the same, but a process
-    /// of the same owner can change that mode.
+    /// Refuses every user but the daemon's own and root, with an event. The mode of the socket restricts this
+    /// too, but a process of the same owner can change that mode.
     pub(super) async fn admit_user(&self, peer: &Peer, wanted: &Wanted) -> Result<(), Problem> {
         let own = rustix::process::geteuid().as_raw();
         let Some(uid) = peer.uid.filter(|uid| *uid != own && *uid != 0) else { return Ok(()) };
@@ -108,9 +109,10 @@ impl Api {
         Err(Problem::new(Code::Forbidden, message))
     }
 
-    /// Finds the attempt of this fleet that a caller belongs to. A process of another fleet's job is a person to us. A hook is a
-    /// command of the config and has the rights of its owner: its name is that of no attempt. The oldest ancestor decides,
-    /// since an agent can set the environment of what it starts.
+    /// Finds the attempt of this fleet that a caller belongs to. A process of another fleet's job counts as a
+    /// person. A hook is a command of the config and has the rights of its owner: its name is not that of an
+    /// attempt. The oldest ancestor decides, since an agent can set the environment of the processes that it
+    /// starts.
     pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<OfJob>, Problem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
             let message = format!("cannot tell which process connected to the socket: {why}; try again");
@@ -126,7 +128,8 @@ impl Api {
         Ok(None)
     }
 
-    /// Lets a process of an attempt at what the token of its job would open; all else is refused, with an event.
+    /// Allows a process of an attempt the endpoints that the token of its job allows; refuses all others,
+    /// with an event.
     pub(super) async fn admit_attempt(&self, of: OfJob, wanted: &Wanted) -> Result<Actor, Problem> {
         let (job, number) = &of;
         let known = self.store.job(job.clone()).await?;
@@ -143,7 +146,7 @@ impl Api {
         Err(Problem::new(Code::Forbidden, message))
     }
 
-    /// Records that a job was refused an endpoint, the first time that it tries.
+    /// Records the first refusal of an endpoint to a job.
     pub(super) async fn note_refusal(&self, of: OfJob, wanted: &Wanted, how: &str) -> Result<(), Problem> {
         let (method, endpoint) = wanted.endpoint();
         if self.refusals.is_new(Refused::Attempt(of.clone()), &method, &endpoint) {

@@ -1,4 +1,4 @@
-//! The other side of the API: through the daemon's socket, or, when none runs, straight into a router of our own.
+//! Client of the API: uses the daemon's socket or, if no daemon runs, its own router on the store.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,35 +20,36 @@ use super::{Api, Code, Problem};
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::Identity;
 
-/// How long a request is repeated while the daemon says that it is busy.
+/// Longest time for which a request is repeated while the daemon is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub enum Client {
     Daemon(StateFolder),
-    /// With no more rights than a job has.
+    /// Client with only the rights of a job.
     Job {
         socket: PathBuf,
         token: String,
     },
-    /// No daemon runs.
+    /// Router on the store, while no daemon runs.
     Alone(Router),
 }
 
 impl Client {
-    /// None if no daemon answers.
+    /// Connects to the daemon; returns none if no daemon answers.
     pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, Problem> {
         let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
 
-    /// Whether the last daemon stopped in order. One that was killed did not.
+    /// Checks whether the last daemon stopped in order. One that was killed did not.
     pub fn daemon_has_stopped(state: &StateFolder) -> bool {
         Socket::is_removed(state)
     }
 
-    /// The process that answers, to wait for its end; none if it cannot be seen from here, as one in a container.
+    /// Returns the process of the daemon, to wait for its end; none if it is not visible from here, for
+    /// example in a container.
     pub async fn process_of_daemon(state: &StateFolder) -> Option<Identity> {
         let stream = Socket::connect(state).await.ok()??;
         Identity::of(stream.peer_cred().ok()?.pid()?).ok()?
@@ -58,7 +59,7 @@ impl Client {
         Self::Alone(api.router())
     }
 
-    /// Whether a daemon answers or not.
+    /// Returns the client of a job, without checking whether a daemon answers.
     pub fn of_job(socket: PathBuf, token: String) -> Self {
         Self::Job { socket, token }
     }
@@ -80,12 +81,12 @@ impl Client {
         whole(self.send(Method::DELETE, path, Bytes::new()).await?).await
     }
 
-    /// An answer in plain text.
+    /// Gets an answer in plain text.
     pub async fn text(&self, path: &str) -> Result<Bytes, Problem> {
         all(good(self.send(Method::GET, path, Bytes::new()).await?).await?).await
     }
 
-    /// Writes an answer that is a file.
+    /// Downloads an answer to a file.
     pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), Problem> {
         let mut body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
         while let Some(frame) = body.frame().await {
@@ -96,13 +97,14 @@ impl Client {
         Ok(())
     }
 
-    /// An answer that comes line by line.
+    /// Requests an answer that is read line by line.
     pub async fn lines(&self, path: &str) -> Result<Lines, Problem> {
         let body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
         Ok(Lines { body, held: Vec::new(), from: 0 })
     }
 
-    /// Sends a request. A daemon that was too busy to look at it is asked again: it has done nothing.
+    /// Sends a request. Repeats it while the daemon is too busy, because the daemon has then not processed
+    /// it.
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, Problem> {
         let deadline = Instant::now() + BUSY_PATIENCE;
         loop {
@@ -151,7 +153,7 @@ impl Client {
         let answer = sender.send_request(request);
         let response = match self {
             Self::Daemon(state) => answered(state, pid, answer).await?,
-            // An agent waits for a person's answer, however long that takes.
+            // An agent waits for a person's answer without a time limit.
             Self::Job { .. } | Self::Alone(_) => answer.await.map_err(|error| cut_off(&error))?,
         };
         Ok(response.map(Body::new))
@@ -187,17 +189,17 @@ async fn all(body: Body) -> Result<Bytes, Problem> {
     body.collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| cut_off(&error))
 }
 
-/// Whole lines of an answer, as they come.
+/// Reads an answer in whole lines, as they arrive.
 #[derive(Debug)]
 pub struct Lines {
     body: Body,
     held: Vec<u8>,
-    /// Where in `held` the next line begins.
+    /// Start of the next line in `held`.
     from: usize,
 }
 
 impl Lines {
-    /// None when the answer is over.
+    /// Returns the next line, or none at the end of the answer.
     pub async fn next(&mut self) -> Result<Option<String>, Problem> {
         loop {
             if let Some(length) = memchr::memchr(b'\n', &self.held[self.from..]) {
@@ -216,7 +218,7 @@ impl Lines {
     }
 }
 
-/// A name as one part of an address, or a value in its query.
+/// Encodes a name as one segment of a path, or as a value in a query.
 pub fn segment(text: &str) -> String {
     const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
     utf8_percent_encode(text, &KEPT).to_string()

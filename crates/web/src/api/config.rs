@@ -1,4 +1,4 @@
-//! The config as it runs.
+//! The loaded config.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{Api, Problem};
 
-/// As `cowhand config show` prints it, but what the daemon has loaded and not what the files say now.
+/// Returns the config in the form of `cowhand config show`, but as the daemon has loaded it, not as the files
+/// are now.
 pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, Problem> {
     let shown = api.daemon()?.config();
     shown.map(Json).ok_or_else(|| Problem::not_found("this fleet was given its agents; there is no config"))

@@ -1,4 +1,4 @@
-//! The daemon itself: how it stands, its config, its end.
+//! The daemon itself: its state, reload and stop.
 
 use std::time::Duration;
 
@@ -23,44 +23,45 @@ use cowhand_engine::queues::{UntoldItem, untold};
 pub struct Status {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
-    /// How many jobs run, of all agents.
+    /// Number of running jobs of all agents.
     #[serde(default)]
     pub running: usize,
-    /// How many jobs wait, also of agents that are not in the config any more.
+    /// Number of waiting jobs, including those of agents that are no longer in the config.
     #[serde(default)]
     pub queued: usize,
-    /// How many answers of a person agents wait for.
+    /// Number of open asks.
     #[serde(default)]
     pub asks: usize,
-    /// Providers that take no jobs at the moment.
+    /// Providers that currently take no jobs.
     #[serde(default)]
     pub parked: Vec<Parked>,
-    /// Work items that nobody takes before a person has acted.
+    /// Work items that no agent takes before a person acts.
     #[serde(default)]
     pub given_up: Vec<GivenUpItem>,
-    /// Results of work that could not be told to their source yet; they are tried again.
+    /// Results of work that their source has not received yet; cowhand retries.
     #[serde(default)]
     pub untold: Vec<UntoldItem>,
-    /// Agents that are not in the config any more and have jobs that have not ended.
+    /// Agents that are no longer in the config and have jobs that have not ended.
     #[serde(default)]
     pub gone: Vec<GoneAgent>,
 }
 
-/// Only `running` says something when none runs.
+/// State of the daemon. Without a daemon, only `running` is meaningful.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DaemonView {
     pub running: bool,
     pub stopping: bool,
     pub pid: Option<u32>,
-    /// Of the server, if it has one.
+    /// URL of the server, if it has one.
     pub url: Option<String>,
     pub started_at: Option<Timestamp>,
     pub node: Option<String>,
     pub version: Option<String>,
-    /// The config on disk has mistakes, so the one before it is in force. What they are is for those who may read it.
+    /// Time since which the config on disk has errors, so that the previous one is in force. The errors are
+    /// only for those who may read the config.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_refused_at: Option<Timestamp>,
-    /// Why nothing can be written, if so, and what to do about it.
+    /// Reason why nothing can be written, if so, with the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store_problem: Option<String>,
 }
@@ -68,9 +69,9 @@ pub struct DaemonView {
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StopAsked {
-    /// Leave the agents running; the next start takes them up again.
+    /// Leave agents running; the next start takes them up again.
     pub keep_agents: bool,
-    /// How long jobs may go on before they are cancelled; unset means 30.
+    /// Time for jobs to finish before they are cancelled, in seconds; unset means 30.
     pub timeout_seconds: Option<u64>,
 }
 
@@ -85,7 +86,7 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Probl
     Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))
 }
 
-/// The same that `/readyz` finds, with what is known about it.
+/// Returns the problem that `/readyz` finds, with known details.
 async fn store_problem(api: &Api) -> Option<String> {
     let unready = api.daemon().ok()?.ready().await.err().filter(|unready| *unready != Unready::Stopping);
     let known = api.store.trouble();
@@ -96,13 +97,13 @@ pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Pro
     Ok(Json(api.daemon()?.reload().await?))
 }
 
-/// Answers at once; the daemon is gone when its lock is free.
+/// Requests the stop and returns at once; the daemon has ended when its lock is free.
 pub(super) async fn stop(
     State(api): State<Api>,
     Given(asked): Given<StopAsked>,
 ) -> Result<Json<DaemonView>, Problem> {
     let daemon = api.daemon()?;
-    // Whoever wants it to end is not kept from it by a store that cannot be written.
+    // A store that cannot be written must not prevent the stop.
     let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now()).await;
     if let Err(error) = noted {
         warn!("that the fleet is asked to stop is not written: {error}");

@@ -1,4 +1,4 @@
-//! What the daemon sees of the machine: whether it can start the agents and reach what they need.
+//! Checks of the daemon: whether it can start the agents and reach what they need.
 
 use axum::Json;
 use axum::extract::State;

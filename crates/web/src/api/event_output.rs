@@ -1,4 +1,4 @@
-//! What jobs say, as events among those of the log: live, with job and line as their place.
+//! Output of jobs as live events among those of the log, identified by job and line.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,34 +16,34 @@ use super::{Api, Problem};
 use cowhand_run::jsonl::Jsonl;
 use cowhand_store::JobFilter;
 
-/// The output of all live jobs, from some moment on.
+/// Output of all live jobs, from one moment on.
 pub(super) struct JobOutputs {
     api: Api,
-    /// The newest event at that moment. A job that started later is read from its first line.
+    /// Newest event at that moment. A job that started later is read from its first line.
     since: i64,
     jobs: BTreeMap<JobId, Followed>,
-    /// Lines that were read and could not be passed on yet.
+    /// Lines that were read and not passed on yet.
     held: Vec<u8>,
-    /// None without a daemon: then nobody writes.
+    /// Notification of new output. None without a daemon, because then nothing is written.
     growth: Option<watch::Receiver<()>>,
 }
 
-/// How far the output of a job was read.
+/// Position in the output of a job.
 struct Followed {
     agent: AgentName,
     schedule: Option<ScheduleName>,
     path: PathBuf,
     jsonl: Jsonl,
     line: u64,
-    /// Something of it was passed on.
+    /// Set when a line of the job was passed on.
     passed_on: bool,
 }
 
-/// When a part of an answer is large enough.
+/// Size at which a part of an answer is large enough.
 const PART: usize = 1 << 20;
 
 impl JobOutputs {
-    /// Skips what live jobs have said so far.
+    /// Starts after the current output of live jobs.
     pub(super) async fn of_live_jobs(api: &Api) -> Result<Self, Problem> {
         let mut growth = api.daemon().ok().map(cowhand_engine::fleet::Fleet::output_growth);
         if let Some(growth) = &mut growth {
@@ -63,7 +63,7 @@ impl JobOutputs {
         Ok(Self { api: api.clone(), since, jobs, held: Vec::new(), growth })
     }
 
-    /// What the job has said before the event that comes next.
+    /// Returns the output of the job before the next event.
     pub(super) fn before(&mut self, job: &JobId) -> Result<Vec<u8>, Problem> {
         if !self.held.is_empty() {
             return Ok(std::mem::take(&mut self.held));
@@ -74,12 +74,12 @@ impl JobOutputs {
         }
     }
 
-    /// Keeps lines for the next time that somebody asks.
+    /// Keeps lines for the next call.
     pub(super) fn give_back(&mut self, lines: Vec<u8>) {
         self.held = lines;
     }
 
-    /// What any job has said.
+    /// Returns the new output of all jobs.
     pub(super) fn any(&mut self) -> Result<Vec<u8>, Problem> {
         let mut lines = std::mem::take(&mut self.held);
         for (job, followed) in &mut self.jobs {
@@ -96,7 +96,7 @@ impl JobOutputs {
         let (Some(job), Some(agent)) = (&event.job, &event.agent) else { return };
         match event.fact {
             Fact::JobStarted { attempt: 1, .. } => match self.jobs.get_mut(job) {
-                // It started after the place in the log from which the caller reads.
+                // The job started after the position in the log from which the caller reads.
                 Some(followed) if !followed.passed_on => followed.begin_anew(),
                 None if event.seq > self.since => {
                     let path = self.api.state.output(job);
@@ -112,7 +112,7 @@ impl JobOutputs {
         }
     }
 
-    /// Returns when a job may have said something.
+    /// Waits until a job may have new output.
     pub(super) async fn grown(&mut self) {
         let lasts = match &mut self.growth {
             Some(growth) => growth.changed().await.is_ok(),
@@ -133,7 +133,7 @@ impl Followed {
     async fn from_the_end(api: &Api, job: &Job) -> Result<Self, Problem> {
         let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
         let mut followed = Self::from_the_start(agent, schedule, api.state.output(job.id()));
-        // A large file takes a while.
+        // A large file takes time.
         let skipped = tokio::task::spawn_blocking(move || {
             loop {
                 let part = followed.jsonl.more()?;
@@ -163,7 +163,8 @@ impl Followed {
         Ok(lines)
     }
 
-    /// A line that is no message, which nobody but a person can have written, comes as `system`.
+    /// Builds the event of a line. A line that is not a message, which only a person can have written,
+    /// becomes `system`.
     fn event(&self, job: &JobId, text: &str) -> JobOutput {
         let output: Value =
             serde_json::from_str(text).unwrap_or_else(|_| json!({ "type": "system", "content": text }));

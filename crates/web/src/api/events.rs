@@ -1,4 +1,4 @@
-//! Events: what happened, in order; on request with what jobs say.
+//! Events in order, on request with the output of jobs.
 
 use std::collections::VecDeque;
 
@@ -18,18 +18,18 @@ use super::{Api, Page, Problem};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// Only what has a greater number; unset means the newest `limit`.
+    /// Only events with a greater number; unset means the newest `limit`.
     #[schemars(range(min = 0))]
     after: Option<i64>,
-    /// How many at most, unless it goes on; unset means 100.
+    /// Maximum number of events, unless following; unset means 100.
     limit: Option<Count>,
-    /// Go on with what happens from now on, one event a line. Clients that accept `text/event-stream` get that, with
-    /// the numbers as ids; they always go on, and go on after `Last-Event-ID`.
+    /// Continue with new events as they happen, one event per line. Clients that accept `text/event-stream`
+    /// get that format, with the numbers as ids; they always follow, and continue after `Last-Event-ID`.
     follow: Switch,
-    /// Only what somebody asked for, which says who.
+    /// Only events that somebody requested, with their actor.
     audit: Switch,
-    /// Also what jobs say from now on, as `job:output`. These lines are live only and have no number: job and line are
-    /// their place.
+    /// Include new output of jobs as `job:output`. These lines are live only and have no number: job and line
+    /// identify them.
     output: Switch,
 }
 
@@ -68,19 +68,19 @@ pub(super) async fn list(
     Ok(Json(Page { items, next_cursor }).into_response())
 }
 
-/// The log from some place on.
+/// Event log from a position on.
 struct Log {
     api: Api,
-    /// The last event that was passed on.
+    /// Number of the last event that was passed on.
     after: i64,
     audit: bool,
     /// Events that were read and not passed on yet.
     read: VecDeque<Event>,
-    /// What jobs say, if that was asked for.
+    /// Output of jobs, if requested.
     outputs: Option<JobOutputs>,
 }
 
-/// Events that are read together, and when a part of the answer is large enough.
+/// Number of events that are read together. `PART` is the size at which a part of the answer is large enough.
 const PAGE: u32 = 100;
 const PART: usize = 1 << 20;
 
@@ -89,7 +89,7 @@ impl Growing for Log {
         if self.read.is_empty() {
             let events = self.api.store.events_after(self.after, PAGE).await?;
             self.read = self.api.store.with_jobs(events).await?.into();
-            // One by one: what stands behind a gap comes with the next look.
+            // Events after a gap in the numbers are read the next time, when the gap is filled.
             let first = self.read.front().map_or(0, |event| event.seq);
             let whole = (first..).zip(&self.read).take_while(|(number, event)| *number == event.seq).count();
             self.read.truncate(whole);
@@ -113,7 +113,7 @@ impl Growing for Log {
 }
 
 impl Log {
-    /// Passes on events, each after what its job said before it.
+    /// Passes on events, each after the earlier output of its job.
     fn events(&mut self) -> Result<Option<Part>, Problem> {
         let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());
         while let Some(event) = self.read.front() {
@@ -123,7 +123,7 @@ impl Log {
                     if first.is_none() {
                         return Ok(Some(Part { lines: said.into(), number: None }));
                     }
-                    // It comes with the next part, before the event.
+                    // The output comes with the next part, before the event.
                     outputs.give_back(said);
                     break;
                 }
@@ -139,7 +139,7 @@ impl Log {
                     lines.push(b'\n');
                 }
             } else if first.is_some() {
-                // Numbers have to be without gaps within a part.
+                // Numbers within a part must have no gaps.
                 break;
             }
             self.after = event.seq;
@@ -151,13 +151,13 @@ impl Log {
         Ok(Some(Part { lines: lines.into(), number: first }))
     }
 
-    /// Nothing has happened, but jobs may have said something.
+    /// Passes on output of jobs while there is no new event.
     fn only_output(&mut self) -> Result<Option<Part>, Problem> {
         let said = match &mut self.outputs {
             Some(outputs) => outputs.any()?,
             None => Vec::new(),
         };
-        // Without a daemon nothing more will happen.
+        // Without a daemon there will be no more events.
         let goes_on = self.api.daemon().is_ok() || !said.is_empty();
         Ok(goes_on.then(|| Part { lines: said.into(), number: None }))
     }

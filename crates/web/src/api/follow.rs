@@ -1,5 +1,5 @@
-//! Answers that go on: what is there already, then what comes, until there can be no more. As lines of JSON, or as
-//! server-sent events for whoever says that it accepts them.
+//! Answers that continue: the existing lines, then new ones, until there can be no more. They are lines of
+//! JSON, or server-sent events for clients that accept them.
 
 use std::io;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use futures_util::stream;
 
 use super::Problem;
 
-/// Something that grows.
+/// Source of lines that grows.
 pub(super) trait Growing: Send + 'static {
-    /// The next part; empty while there is none, none when there will be none.
+    /// Returns the next part; an empty one while there is none, and none when there will be no more.
     fn more(&mut self) -> impl Future<Output = Result<Option<Part>, Problem>> + Send;
 
-    /// Returns when there may be something that the last look did not see, also if it came during that look. It
-    /// may return for nothing, but not so often that waiting costs anything.
+    /// Waits until there may be lines that the last `more` did not return, even if they came during that
+    /// call. It may return without new lines, but not so often that waiting costs anything.
     fn grown(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Whole lines, numbered one by one: whoever knows the number of a line can go on after it.
+/// Whole lines with consecutive numbers: a client that knows the number of a line can continue after it.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) lines: Bytes,
-    /// Of the first line; none if the lines have no numbers.
+    /// Number of the first line; none if the lines have no numbers.
     pub(super) number: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// One line of JSON after the other.
+    /// Lines of JSON.
     Lines,
-    /// Server-sent events, whose ids are the numbers of the lines.
+    /// Server-sent events, with the numbers of the lines as ids.
     Events,
 }
 
 impl Form {
-    /// What a client wants, by `Accept`.
+    /// Returns the format that the client accepts, by `Accept`.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepts = |value: &str| value.split(',').any(|kind| kind.trim().starts_with(EVENT_STREAM));
         let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -62,13 +62,14 @@ impl Form {
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Proxies cut a connection that says nothing, and nobody notices a client that has gone without a word.
+/// Interval of empty comments: proxies close an idle connection, and only a write shows that a client has
+/// disconnected.
 const PULSE: Duration = Duration::from_secs(15);
 
-/// After this a client need not come back: there will be no more. Without it a browser would ask again for ever.
+/// Last event, after which a client must not reconnect. Without it a browser would reconnect for ever.
 const END: &str = "event: end\ndata: {}\n\n";
 
-/// What a client has already, by the header that browsers send when they come back.
+/// Returns the last id that a client has, from the header that browsers send when they reconnect.
 pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|value| value.parse().ok());
@@ -91,7 +92,7 @@ pub(super) fn answer(form: Form, growing: impl Growing) -> Response {
                     return Some((Ok(Bytes::from_static(END.as_bytes())), None));
                 }
                 Ok(None) => return None,
-                // Cutting the answer off is all that can be said this late.
+                // The headers are already sent, so an error can only end the answer.
                 Err(problem) => return Some((Err(io::Error::other(problem)), None)),
             }
         }
@@ -100,7 +101,7 @@ pub(super) fn answer(form: Form, growing: impl Growing) -> Response {
     (headers, Body::from_stream(parts)).into_response()
 }
 
-/// A line of JSON has no line break in it, so each is one `data`.
+/// Formats lines as events. A line of JSON contains no line break, so each is one `data` field.
 fn as_events(part: &Part) -> Bytes {
     let mut events = Vec::with_capacity(part.lines.len() * 5 / 4);
     let lines = part.lines.split_inclusive(|byte| *byte == b'\n');

@@ -1,4 +1,4 @@
-//! Follow-ups: a running attempt asks for a further job.
+//! Follow-ups: further jobs that a running attempt asks for.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,13 +18,13 @@ use cowhand_store::{FollowupAsked, FollowupMade};
 #[serde(default, deny_unknown_fields)]
 pub struct JobFollows {
     pub attempt: u32,
-    /// The same key of the same job is the same follow-up.
+    /// Key of the follow-up: the same key of the same job is the same follow-up.
     #[schemars(length(min = 1, max = 200))]
     pub key: String,
-    /// Unset means the agent of the job that asks.
+    /// Agent of the follow-up; unset means the agent of the job that asks.
     pub agent: Option<AgentName>,
     pub prompt: Option<String>,
-    /// The earliest that it begins, from now; unset means as early as the agent's `followups` let it.
+    /// Earliest start, from now; unset means as early as the agent's `followups` allow.
     pub after: Option<Interval>,
 }
 
@@ -49,9 +49,9 @@ pub(super) async fn make(
     let agent = agent.unwrap_or_else(|| by.agent().clone());
     let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };
     let mut rules = roster.followup_rules(by.agent(), named);
-    // Whoever wakes itself stays held by the schedule that it came from; it is no firing of that one.
+    // A follow-up for the same agent stays subject to the schedule of its job, but is not a firing of it.
     let schedule = by.schedule().filter(|_| agent == *by.agent()).cloned();
-    // Its words are the asking job's, who may have them from a stranger.
+    // The prompt is text of the asking job, which may have it from a stranger.
     let trusts = named.trusts(named.schedule(schedule.as_ref()));
     let confined = match by.confined().map(|why| trust::judge_again(trusts, why)) {
         Some(Verdict::Refused(why)) => {

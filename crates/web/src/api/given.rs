@@ -1,4 +1,4 @@
-//! What a request brings, read so that a mistake in it is answered in our one shape.
+//! Extractors for requests, which report every mistake as a [`Problem`].
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::{Code, Problem};
 
-/// What stands behind the `?`.
+/// Query parameters.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -28,7 +28,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// `1` or `true`, `0` or `false`; unset means no.
+/// Flag: `1` or `true`, `0` or `false`; unset means false.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub(super) enum Switch {
     #[default]
@@ -54,7 +54,7 @@ impl JsonSchema for Switch {
     }
 }
 
-/// How many of a list; its parts have 1000 at most.
+/// Number of entries of a list, at most 1000.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 #[schemars(extend("minimum" = 1, "maximum" = 1000))]
@@ -79,7 +79,7 @@ impl TryFrom<u32> for Count {
     }
 }
 
-/// A JSON body; none at all means that nothing special is asked for.
+/// JSON body; an empty body means the defaults.
 pub(super) struct Given<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> {
@@ -90,7 +90,7 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> 
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
-        // Serde would take an array for an object whose fields it lists.
+        // Serde would accept an array as an object with its fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(Problem::bad_request("the body has to be a JSON object"));
         }
@@ -105,12 +105,12 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
     })
 }
 
-/// What an address answers that is asked with a method that it does not have.
+/// Answers a request with a method that the endpoint does not have.
 pub(crate) async fn other_method() -> Problem {
     Problem::new(Code::BadMethod, "this endpoint has another method")
 }
 
-/// Refuses an address that is no text before anybody takes it apart.
+/// Refuses a path that is not UTF-8 before it is parsed.
 pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Response, Problem> {
     match percent_decode_str(request.uri().path()).decode_utf8() {
         Ok(_) => Ok(next.run(request).await),
@@ -118,7 +118,7 @@ pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Respon
     }
 }
 
-/// Refuses a body that says something.
+/// Refuses a body that is not empty.
 pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -131,7 +131,8 @@ pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
     if nothing { Ok(()) } else { Err(Problem::bad_request("this endpoint takes no body")) }
 }
 
-/// The number of the attempt that a request comes from. Whoever leaves it out is not told of another one.
+/// Checks the number of the attempt that makes a request. It is required, so that no other attempt is
+/// assumed.
 pub(super) fn of_attempt(number: u32) -> Result<u32, Problem> {
     if number == 0 {
         let message = "the field `attempt` is missing: it is the number of the attempt that asks, from 1 on";
@@ -140,11 +141,11 @@ pub(super) fn of_attempt(number: u32) -> Result<u32, Problem> {
     Ok(number)
 }
 
-/// A page of the dashboard asks; whoever lets it in says so.
+/// Marker of a request by a page of the dashboard, set where the page is let in.
 #[derive(Debug, Clone, Copy)]
 pub struct ByPage;
 
-/// A name or an id from an address.
+/// Parses a name or an id from a path.
 pub(super) fn named<T>(text: &str) -> Result<T, Problem>
 where
     T: FromStr,

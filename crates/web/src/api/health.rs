@@ -1,4 +1,4 @@
-//! Health: for whoever starts, watches and routes to this program.
+//! Health checks for supervisors, monitors and load balancers.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,9 +11,9 @@ use cowhand_engine::fleet::Unready;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
-    /// The store was asked, and answered.
+    /// Set if the store answered a query.
     pub store: bool,
-    /// New work is taken, and can be written down.
+    /// Set if new work is accepted and can be stored.
     pub takes_work: bool,
     pub version: String,
 }
@@ -24,7 +24,7 @@ pub(super) async fn health(State(api): State<Api>) -> Json<Health> {
     Json(Health { store, takes_work, version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
-/// Why no work is taken, if so.
+/// Returns the reason why no work is accepted, if so.
 async fn unready(api: &Api) -> Option<Unready> {
     match api.daemon() {
         Ok(fleet) => fleet.ready().await.err(),
@@ -32,12 +32,12 @@ async fn unready(api: &Api) -> Option<Unready> {
     }
 }
 
-/// `/healthz`: this process answers. Says nothing else, so it needs no token.
+/// Handles `/healthz`: this process answers. It reveals nothing else, so it needs no token.
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// `/readyz`: it can do its work as well, and what it is given can be written.
+/// Handles `/readyz`: the daemon also accepts work and can store it.
 pub(super) async fn ready(State(api): State<Api>) -> Result<&'static str, (StatusCode, String)> {
     let unready = if api.store.last_event().await.is_err() {
         Some("the store does not answer".to_owned())

@@ -1,4 +1,4 @@
-//! What a request with a job's token may ask for.
+//! The rights of a request with a job token.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, Method, header};
@@ -8,7 +8,7 @@ use cowhand_core::id::JobId;
 use super::{Api, Code, Problem};
 use cowhand_engine::job_token::is_job_token;
 
-/// The token in `Authorization`, if it is that of a job.
+/// Returns the token in `Authorization`, if it is a job token.
 pub fn shown(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (_, token) = value.split_once(' ')?;
@@ -16,11 +16,11 @@ pub fn shown(headers: &HeaderMap) -> Option<&str> {
     is_job_token(token).then_some(token)
 }
 
-/// What somebody asks for.
+/// Endpoint that a request asks for.
 #[derive(Debug)]
 pub struct Wanted {
     method: Method,
-    /// That answers.
+    /// Route that answers.
     route: String,
     path: String,
 }
@@ -34,7 +34,7 @@ impl Wanted {
 }
 
 impl Api {
-    /// Lets an attempt at an endpoint of its own job, on the account of that job; all else is refused, with an event.
+    /// Allows an attempt the endpoints of its own job, as that job; refuses all others, with an event.
     pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
         let wrong = || Problem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
         let job = self.daemon()?.job_of_token(token).await?.ok_or_else(wrong)?;
@@ -49,9 +49,9 @@ impl Api {
 }
 
 impl Wanted {
-    /// Says whether the token of this job is enough for it.
+    /// Checks whether the token of this job is sufficient for the endpoint.
     pub(super) fn concerns(&self, job: &JobId) -> bool {
-        // An id has no letter that could be written in another way.
+        // An id contains no character that has another encoding.
         let rest = self.path.strip_prefix("/api/v1/jobs/");
         let own = rest.and_then(|rest| rest.split('/').next()) == Some(job.as_str());
         own && super::is_for_jobs(&self.method, &self.route)
@@ -61,7 +61,7 @@ impl Wanted {
         self.method.is_safe()
     }
 
-    /// The method and the route, for people.
+    /// Returns the method and the route, for people.
     pub(super) fn endpoint(&self) -> (String, String) {
         let route = if self.route.is_empty() { "no endpoint" } else { &self.route };
         (self.method.to_string(), route.to_owned())

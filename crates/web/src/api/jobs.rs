@@ -1,4 +1,4 @@
-//! Jobs: listed, looked at, listened to, cancelled, and made anew from an earlier one.
+//! Jobs: listing, details, output, cancellation, and new jobs from earlier ones.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -31,19 +31,19 @@ pub(super) struct Listed {
     agent: Option<AgentName>,
     schedule: Option<ScheduleName>,
     status: Option<JobStatus>,
-    /// Made at this time or later.
+    /// Only jobs created at this time or later.
     since: Option<Timestamp>,
-    /// Made at this time or earlier.
+    /// Only jobs created at this time or earlier.
     until: Option<Timestamp>,
     trigger_type: Option<TriggerType>,
-    /// Only those that have this text in their id, prompt, summary or error, in upper or lower case.
+    /// Only jobs with this text in their id, prompt, summary or error, in any case.
     #[schemars(length(max = 200))]
     search: Option<String>,
-    /// Only those that work on an item of a queue.
+    /// Only jobs that work on a work item.
     with_item: Switch,
-    /// The `next_cursor` of the part before.
+    /// The `next_cursor` of the previous page.
     after: Option<JobName>,
-    /// How many at most; unset means 50.
+    /// Maximum number of jobs; unset means 50.
     limit: Option<Count>,
 }
 
@@ -82,56 +82,57 @@ pub(super) async fn list(
     Ok(Json(Page { items, next_cursor }))
 }
 
-/// A job with what was, or is still to be, done after it, and where it works.
+/// Job with its asks, hooks, follow-ups and workspace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
     #[serde(flatten)]
     pub job: JobRecord,
-    /// What it asked of people, in order; not there if it asked nothing.
+    /// Asks of the job, in order; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asks: Vec<Ask>,
-    /// What rules denied it, in order; not there if they denied nothing.
+    /// Uses of tools that rules denied, in order; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
-    /// What its agent said that the work came to, in the last attempt.
+    /// Report of the agent in the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
-    /// The job that asked for this one.
+    /// Job that asked for this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<JobId>,
-    /// Jobs that it asked for.
+    /// Jobs that this one asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub followed_by: Vec<JobId>,
-    /// Why it last did not get a job that it asked for.
+    /// Last refusal of a follow-up to this job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
-    /// In the order in which they run; not there if the job has none.
+    /// Hook runs, in the order in which they run; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookRun>,
-    /// Not there if the job has none of its own, if it was handed on to another job, and once it is removed.
+    /// Workspace of the job; absent if it has none of its own, if another job has taken it over, and after
+    /// its removal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<WorkspaceView>,
-    /// Why a pending job does not run.
+    /// Reason why a pending job does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<Waits>,
-    /// Of a cancelled job: who asked for its end. Not there if cowhand itself ended it.
+    /// Actor who requested the cancellation; absent if cowhand itself ended the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<Actor>,
-    /// Of a job with a work item that has ended: what the item's source was told, or why it was not.
+    /// Report to the source of the work item, after the job has ended, or the reason why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_told: Option<SourceTold>,
-    /// Of a job that is cancelled, or is being ended: since when, and by whom or why.
+    /// Start and cause of the cancellation of a job that is cancelled or is being ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Cancellation>,
 }
 
-/// What the source of a job's item was told.
+/// Message to the source of a job's work item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceTold {
-    /// The type of the event: `work:reported`, `work:released`, `work:dropped` or `work:delayed`.
+    /// Type of the event: `work:reported`, `work:released`, `work:dropped` or `work:delayed`.
     pub event: String,
     pub at: Timestamp,
-    /// The outcome, or the reason.
+    /// Outcome or reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -147,7 +148,7 @@ impl SourceTold {
         Self { event: event.fact.type_name().to_owned(), at: event.at, message }
     }
 
-    /// What a person reads.
+    /// Formats the message for a person.
     pub fn sentence(&self) -> String {
         let message = self.message.as_deref().unwrap_or_default();
         match self.event.as_str() {
@@ -160,7 +161,7 @@ impl SourceTold {
     }
 }
 
-/// One process run for a job.
+/// One run of an agent's program for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
     pub number: u32,
@@ -168,18 +169,18 @@ pub struct AttemptView {
     pub started_at: Timestamp,
     /// None while it runs.
     pub ended_at: Option<Timestamp>,
-    /// While it runs what it has told so far; none if it has told nothing.
+    /// Usage, while it runs the usage so far; none if nothing was reported.
     pub usage: Option<JobUsage>,
-    /// What its agent said that the work came to.
+    /// Report of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Report>,
 }
 
-/// What a job waits for.
+/// Reason for which a job waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Waits {
     pub reason: SkipReason,
-    /// When that ends by itself, at the latest.
+    /// Latest time at which the wait ends by itself.
     pub until: Option<Timestamp>,
     pub message: String,
 }
@@ -236,7 +237,7 @@ impl From<PastAttempt> for AttemptView {
     }
 }
 
-/// A waiting job is cancelled at once; a running one is on its way to be.
+/// Cancels a waiting job at once; requests the cancellation of a running one.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
         Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
@@ -260,7 +261,7 @@ pub(super) async fn fork(
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
 
-/// Finds the job that an address names.
+/// Finds the job that a path names.
 pub(super) async fn find(api: &Api, name: &str) -> Result<Job, Problem> {
     let id = api.job_id(name).await?;
     match api.store.job(id.clone()).await? {
@@ -270,7 +271,7 @@ pub(super) async fn find(api: &Api, name: &str) -> Result<Job, Problem> {
 }
 
 impl Api {
-    /// Refuses names of agents and schedules that never were.
+    /// Refuses unknown names of agents and schedules.
     pub(super) async fn know(
         &self,
         agent: Option<&AgentName>,
@@ -286,12 +287,13 @@ impl Api {
         Ok(())
     }
 
-    /// Says of an agent that is not in the config whether it left it or never was there.
+    /// Returns the problem for an agent that is not in the config: it has left the config, or never was in
+    /// it.
     pub(super) async fn missing_agent(&self, agent: &AgentName) -> Problem {
         missing_agent(&self.store, &self.roster(), agent).await.into()
     }
 
-    /// The id of the job that people name so. A whole id may be of a job that is not there.
+    /// Resolves the name of a job to its id. A full id is returned even if there is no such job.
     pub(super) async fn job_id(&self, name: &str) -> Result<JobId, Problem> {
         let suffix = match named(name)? {
             JobName::Id(id) => return Ok(id),
@@ -317,16 +319,16 @@ impl Api {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Heard {
-    /// How many lines the caller has already.
+    /// Number of lines that the caller already has.
     after: u64,
-    /// How many lines at most; unset means all. Whoever follows gets them all.
+    /// Maximum number of lines; unset means all. Ignored with `follow`.
     limit: Option<u64>,
-    /// Until the job has ended. Clients that accept `text/event-stream` get that, with the numbers of the lines as ids,
-    /// and go on after `Last-Event-ID`.
+    /// Continue until the job has ended. Clients that accept `text/event-stream` get that format, with the
+    /// numbers of the lines as ids, and continue after `Last-Event-ID`.
     follow: Switch,
 }
 
-/// The job's JSONL.
+/// Returns the job's JSONL.
 pub(super) async fn output(
     State(api): State<Api>,
     Path(id): Path<String>,
@@ -336,7 +338,7 @@ pub(super) async fn output(
     let job = find(&api, &id).await?.id().clone();
     let after = follow::last_event_id(&headers)?.unwrap_or(heard.after);
     let follows = heard.follow.is_on();
-    // Without a daemon nobody writes any more.
+    // Without a daemon nothing is written any more.
     let fleet = api.daemon().ok().filter(|_| follows);
     let growth = fleet.map(|fleet| fleet.growth_of(&job));
     let listening = Listening::new(&api.store, &api.state, &job, after, growth);
@@ -344,11 +346,11 @@ pub(super) async fn output(
     Ok(follow::answer(Form::of(&headers), Lines { listening, after, left }))
 }
 
-/// What a job says from some line on.
+/// Output of a job from a line on.
 struct Lines {
     listening: Listening,
     after: u64,
-    /// So many more; none means all.
+    /// Number of lines still to return; none means all.
     left: Option<u64>,
 }
 
@@ -377,12 +379,13 @@ impl Growing for Lines {
     }
 }
 
-/// What a job came to in its own words.
+/// Final result of a job, in the text of its agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobResult {
     pub job: JobId,
     pub status: JobStatus,
-    /// So far, if it has not ended. None if it said nothing, or ran on another machine.
+    /// Result, so far if the job has not ended. None if there is no output, or if the job ran on another
+    /// machine.
     pub result: Option<String>,
 }
 

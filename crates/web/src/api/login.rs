@@ -1,6 +1,6 @@
-//! The way of a browser in: a link that works once and soon.
+//! Login of a browser with a link that works once and for a short time.
 //!
-//! Whoever may use the socket, or an admin, is given the link; whoever opens it gets a token of their own as a cookie.
+//! Users of the socket and admins can create a link; whoever opens it gets a new token as a cookie.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,12 +14,12 @@ use subtle::ConstantTimeEq;
 use super::tokens::{hash, secret};
 use super::{Api, Problem};
 
-/// How long a link works.
+/// Time for which a link works.
 const GOOD_FOR: Duration = Duration::from_mins(10);
-/// Older links than these are forgotten.
+/// Largest number of links; older ones are forgotten.
 const MOST: usize = 20;
 
-/// The links that nobody has opened yet. They end with the daemon, and only their hashes are kept.
+/// Links that nobody has opened yet. They end with the daemon, and only their hashes are kept.
 #[derive(Debug, Clone, Default)]
 pub struct Logins(Arc<Mutex<Vec<Login>>>);
 
@@ -29,7 +29,7 @@ struct Login {
     until: Instant,
 }
 
-/// A link for a browser.
+/// Login link for a browser.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct LoginLink {
     pub url: String,
@@ -53,7 +53,7 @@ impl Logins {
         Ok(code)
     }
 
-    /// Takes a good code: nobody else can use it as long as somebody has it.
+    /// Takes a valid code: nobody else can use it while the returned value exists.
     pub fn take(&self, code: &str) -> Option<TakenCode> {
         self.take_at(code, Instant::now())
     }
@@ -67,7 +67,7 @@ impl Logins {
     }
 }
 
-/// A code that somebody logs in with. If the login does not come to its end, the code is good again.
+/// Code with which somebody logs in. If the login does not complete, the code becomes valid again.
 #[derive(Debug)]
 pub struct TakenCode {
     login: Option<Login>,
@@ -75,7 +75,7 @@ pub struct TakenCode {
 }
 
 impl TakenCode {
-    /// The login is complete: the code is never good again.
+    /// Invalidates the code for good, after the login is complete.
     pub(crate) fn use_up(mut self) {
         self.login = None;
     }
@@ -90,13 +90,13 @@ impl Drop for TakenCode {
 }
 
 impl Api {
-    /// A new link, if there is a server that it can lead to.
+    /// Creates a link, if there is a server.
     pub fn login_link(&self) -> Result<LoginLink, Problem> {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
             Problem::conflict("this daemon has no server; start it without `--no-server` to have a dashboard")
         })?;
-        // An address that means all of this machine's is none that a browser can go to.
+        // A browser cannot open the unspecified address, so the link uses loopback.
         let base = base.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
         let code = self.logins.add(Instant::now())?;
         Ok(LoginLink { url: format!("{base}/login/{code}") })

@@ -1,4 +1,4 @@
-//! Answers without the secrets that cowhand knows: an item, a prompt or a message from outside may hold one.
+//! Removes known secrets from answers: an item, a prompt or a message from outside may contain one.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -8,13 +8,13 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Api, Problem};
 
-/// What these tell is a secret, for whoever asked for it.
+/// Endpoints that return a secret to the caller on purpose.
 const SECRETS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 
 pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next) -> Response {
     let is_secret = SECRETS.iter().any(|path| request.uri().path().starts_with(path));
     let answer = next.run(request).await;
-    // What comes line by line was written down without secrets, or is masked where it is made.
+    // Streams of lines are stored without secrets, or redacted where they are made.
     if is_secret || !is_json(&answer) {
         return answer;
     }

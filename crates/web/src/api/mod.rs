@@ -1,8 +1,8 @@
-//! `/api/v1`: everything that can be asked of a fleet, over HTTP on the daemon's Unix socket, and over TCP behind the
-//! door of [`crate::server`].
+//! `/api/v1`: the API of a fleet, over HTTP on the daemon's Unix socket, and over TCP with the access control
+//! of [`crate::server`].
 //!
-//! The CLI has no other way in. When no daemon runs it asks the same router without a socket, on the store alone:
-//! reads are answered, and whatever needs a daemon says so ([`Problem::no_daemon`]).
+//! The CLI uses only this API. When no daemon runs it calls the same router without a socket, on the store
+//! alone: reads are answered, and endpoints that need a daemon fail with [`Problem::no_daemon`].
 
 mod agents;
 mod asks;
@@ -95,17 +95,17 @@ pub use waits::{left_schedule_sentence, left_sentence};
 pub use work::{ClaimAsked, CompleteAsked, QueueProblem, ReleaseAsked, RetryAsked, WorkView};
 pub use workspaces::{WorkspacePhase, WorkspaceView};
 
-/// What the endpoints work on.
+/// State that the endpoints share.
 #[derive(Debug, Clone)]
 pub struct Api {
     store: Store,
     state: StateFolder,
     side: Side,
-    /// Where the server answers, if there is one.
+    /// URL of the server, if there is one.
     url: Option<String>,
-    /// Of browsers that may come in.
+    /// Open login links of browsers.
     logins: Logins,
-    /// What jobs were refused.
+    /// Refusals that were already reported.
     refusals: Refusals,
 }
 
@@ -113,11 +113,11 @@ pub struct Api {
 enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
-    /// No daemon runs; the fleet is as the files say now.
+    /// No daemon runs; the fleet is the one in the files now.
     Alone { roster: Arc<Roster>, sources: Arc<Sources>, redactor: Arc<Redactor> },
 }
 
-/// A list, and where its next part begins.
+/// One page of a list, with the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PageOf{T}")]
 pub struct Page<T> {
@@ -131,17 +131,18 @@ impl<T> Page<T> {
     }
 }
 
-/// What an endpoint needs, by the route that answers, so that no way of writing an address leads around it.
+/// Returns the scope that an endpoint needs. It is found by the route that answers, so that no spelling of a
+/// path evades it.
 pub fn scope(method: &Method, path: &str) -> Option<Scope> {
     static SCOPES: LazyLock<Vec<(Method, &str, Scope)>> = LazyLock::new(|| {
         routes::all().into_iter().map(|route| (route.method, route.path, route.scope)).collect()
     });
-    // Whoever may not look may not ask whether there is something to see.
+    // `HEAD` reveals whether something exists, so it needs the scope of `GET`.
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     SCOPES.iter().find(|known| known.0 == *method && known.1 == path).map(|known| known.2)
 }
 
-/// Whether the token of a job is enough for it, if it is about that job.
+/// Checks whether a job token is sufficient for the endpoint, if it is about that job.
 pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
     static ROUTES: LazyLock<Vec<(Method, &str)>> = LazyLock::new(|| {
         let routes = routes::all().into_iter().filter(|route| route.for_jobs);
@@ -161,13 +162,13 @@ impl Api {
         Self { store, state, side: Side::Daemon(fleet), url: None, logins, refusals }
     }
 
-    /// Says where the server answers.
+    /// Sets the URL of the server.
     #[must_use]
     pub fn at(self, url: Option<String>) -> Self {
         Self { url, ..self }
     }
 
-    /// For reading, while no daemon runs.
+    /// Builds an API for reading, while no daemon runs.
     pub fn alone(
         store: Store,
         state: StateFolder,
@@ -183,7 +184,7 @@ impl Api {
     pub fn router(self) -> Router {
         let all = routes::all().into_iter();
         all.fold(Router::new(), |router, route| router.route(route.path, route.guarded()))
-            // Beside the dashboard, which has a page for every other address.
+            // The dashboard has a page for every other path.
             .route("/api/{*rest}", any(no_endpoint))
             .fallback(no_endpoint)
             .method_not_allowed_fallback(other_method)
@@ -192,7 +193,7 @@ impl Api {
             .with_state(self)
     }
 
-    /// What hides the secrets of the fleet.
+    /// Returns the redactor with the secrets of the fleet.
     fn redactor(&self) -> Arc<Redactor> {
         match &self.side {
             Side::Daemon(fleet) => fleet.redactor(),
@@ -200,7 +201,7 @@ impl Api {
         }
     }
 
-    /// What whoever watches this process asks, without a token.
+    /// Returns the health checks, which need no token.
     pub fn health(&self) -> Router {
         let router = Router::new().route("/healthz", get(health::alive));
         let router = router.route("/readyz", get(health::ready)).method_not_allowed_fallback(other_method);
@@ -228,7 +229,8 @@ impl Api {
         }
     }
 
-    /// What is so. Where no daemon runs, nobody watches the clock: what is due now is missed.
+    /// Returns the current snapshot. Without a daemon nobody watches the clock, so times that are due now
+    /// count as missed.
     async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
         let mut snapshot = self.store.snapshot_of(roster, now).await?;
         if let Side::Alone { .. } = &self.side {
@@ -250,7 +252,7 @@ impl Api {
         cowhand_engine::state::job_socket(&self.state)
     }
 
-    /// For what only a daemon can do.
+    /// Returns the daemon's fleet, or the problem that none runs.
     fn daemon(&self) -> Result<&Fleet, Problem> {
         match &self.side {
             Side::Daemon(fleet) => Ok(fleet),

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Api, Page, Problem};
 
-/// This node, and every other that runs something.
+/// This node, or another one that runs jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeView {
     pub name: String,
-    /// The one that answers.
+    /// Set for the node that answers.
     pub is_this: bool,
     pub running: u64,
-    /// How long what it runs is its own without another word from it.
+    /// End of the leases of its jobs, unless it renews them.
     pub lease_until: Option<Timestamp>,
 }
 

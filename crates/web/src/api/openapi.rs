@@ -1,4 +1,4 @@
-//! The API's own description, made from the list of its routes and the types that they take and tell.
+//! The OpenAPI document, generated from the list of routes and their types.
 
 use axum::Json;
 use cowhand_core::id::{AgentName, JobId, ScheduleName, TokenName};
@@ -15,7 +15,7 @@ pub(super) async fn document() -> Json<Value> {
     Json(describe(&routes::all()))
 }
 
-/// What any endpoint may answer instead, whatever it is about.
+/// Errors that any endpoint may return.
 const ALWAYS: [Code; 11] = [
     Code::BadRequest,
     Code::Unauthorized,
@@ -37,7 +37,7 @@ fn describe(routes: &[Route]) -> Value {
         settings.meta_schema = None;
         settings
     };
-    // What may be left out of a request is there in every answer, so the two see a type differently.
+    // A field that is optional in a request is always in an answer, so the two have different schemas.
     let mut given = settings().for_deserialize().into_generator();
     let mut told = settings().for_serialize().into_generator();
     let mut paths = Map::new();
@@ -84,7 +84,7 @@ fn operation(route: &Route, given: &mut SchemaGenerator, told: &mut SchemaGenera
     operation
 }
 
-/// `get_jobs_job_output`.
+/// Returns an id such as `get_jobs_job_output`.
 fn operation_id(route: &Route) -> String {
     let path = route.path.trim_start_matches("/api/v1/").replace(['{', '}'], "").replace(['/', '.'], "_");
     format!("{}_{path}", route.method.as_str().to_lowercase())
@@ -106,12 +106,12 @@ fn path_parameters(path: &str, given: &mut SchemaGenerator) -> Vec<Value> {
     names.map(parameter).collect()
 }
 
-/// A parameter for each field.
+/// Returns a parameter for each field.
 fn query_parameters(schema: &Schema) -> Vec<Value> {
     let Some(Value::Object(fields)) = schema.get("properties").cloned() else { return Vec::new() };
     let parameter = |(name, mut schema): (String, Value)| {
         let about = schema.as_object_mut().and_then(|schema| schema.remove("description"));
-        // What may be left out is not `null` in an address.
+        // An optional parameter in a query is left out and never `null`.
         if let Some(Value::Array(kinds)) = schema.get_mut("type") {
             kinds.retain(|kind| kind != "null");
         }

@@ -1,5 +1,5 @@
-//! Waiting for a daemon that may hang. A request may take long, so its own time says nothing: what counts is whether the
-//! daemon answers anything at all.
+//! Waiting for a daemon that may hang. A request may take long, so its own duration shows nothing: the test
+//! is whether the daemon answers another request.
 
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
@@ -15,14 +15,15 @@ use super::socket::Socket;
 use super::{Code, Problem};
 use cowhand_engine::state::StateFolder;
 
-/// How long nothing is said, and how long the daemon has for the answer that shows that it is there.
+/// Wait before the daemon is checked, and the time for its answer to the check.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long a daemon may not answer anything before nobody waits any more.
+/// Longest time without any answer before the request fails.
 const MOST: Duration = Duration::from_mins(1);
-/// How long a daemon is asked whether it answers again, after nobody waited for it any more.
+/// Time for the answer to a check after an earlier request of the command has failed this way.
 const ONCE_MORE: Duration = Duration::from_secs(1);
 
-/// Since when the daemon has not answered. All requests of a command share it, so that a command waits once and says so once.
+/// Time since which the daemon has not answered. All requests of a command share it, so that a command waits
+/// and reports once.
 static SILENT_SINCE: Mutex<Option<Instant>> = Mutex::new(None);
 
 fn silent_since() -> Option<Instant> {
@@ -33,7 +34,8 @@ fn set_silent_since(since: Option<Instant>) {
     *SILENT_SINCE.lock().unwrap_or_else(PoisonError::into_inner) = since;
 }
 
-/// Waits for an answer of the daemon. Says so when the daemon does not answer anything, and gives up after [`MOST`].
+/// Waits for an answer of the daemon. Prints a note when the daemon answers nothing, and fails after
+/// [`MOST`].
 pub(super) async fn answered(
     state: &StateFolder,
     pid: Option<i32>,
@@ -63,7 +65,7 @@ pub(super) async fn answered(
             None => {
                 set_silent_since(Some(Instant::now()));
                 let waits = MOST.as_secs();
-                // Whoever closed it does not want to know.
+                // A closed standard error is not a failure.
                 let _ = writeln!(
                     std::io::stderr(),
                     "{daemon} does not answer; waiting up to {waits} seconds more"
@@ -82,7 +84,7 @@ pub(super) async fn answered(
     }
 }
 
-/// Asks for something that nobody has to look up.
+/// Sends a request that needs no lookup, and returns whether an answer comes.
 async fn is_there(state: &StateFolder) -> bool {
     let Ok(Some(stream)) = Socket::connect(state).await else { return false };
     let Ok((mut sender, connection)) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await
@@ -99,7 +101,7 @@ async fn is_there(state: &StateFolder) -> bool {
 mod tests {
     use super::*;
 
-    /// In a process of its own, since all requests share the time.
+    /// Runs in its own process, since all requests share the time.
     #[tokio::test(start_paused = true)]
     async fn a_command_waits_once_however_often_it_asks() {
         let folder = tempfile::tempdir().unwrap();
@@ -113,7 +115,7 @@ mod tests {
                 problem.message
             );
         }
-        // The clock of the test moves only while everybody waits.
+        // The clock of the test advances only while all tasks wait.
         assert!(began.elapsed() <= MOST + 2 * QUIET + 3 * ONCE_MORE, "{:?}", began.elapsed());
     }
 }

@@ -1,4 +1,4 @@
-//! What went wrong, in the one shape that every endpoint answers with.
+//! The one form of an error that every endpoint returns.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -22,15 +22,16 @@ pub struct Problem {
     pub message: String,
 }
 
-/// How a problem is written: the problem details of RFC 9457, and our code, by which a program can decide.
+/// Serialised form of a problem: the problem details of RFC 9457, and our code, on which a program can
+/// decide.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Problem")]
 pub(super) struct Details {
-    /// The status in words.
+    /// Text of the status.
     title: &'static str,
     status: u16,
     code: Code,
-    /// What is wrong, and what to do about it.
+    /// Description of the error, and the remedy.
     detail: String,
 }
 
@@ -38,11 +39,11 @@ pub(super) struct Details {
 #[serde(rename_all = "snake_case")]
 pub enum Code {
     BadRequest,
-    /// There is such an address, but not with this method.
+    /// The path exists, but not with this method.
     BadMethod,
-    /// No token, or none that is good.
+    /// The token is missing or not valid.
     Unauthorized,
-    /// A good token that does not allow this, or a page of somebody else's that asks.
+    /// The token is valid but not sufficient, or the request comes from a page of another site.
     Forbidden,
     /// The request names another host.
     Misdirected,
@@ -50,20 +51,20 @@ pub enum Code {
     TooSlow,
     TooMany,
     NotFound,
-    /// Things are not such that it could be done.
+    /// The current state does not allow it.
     Conflict,
     /// The job has ended, and never changes again.
     AlreadyStopped,
     BadConfig,
-    /// The schedule takes no deliveries of this kind.
+    /// The schedule accepts no deliveries of this kind.
     NotAWebhook,
     Stopping,
     NoDaemon,
     /// The store does not answer, or cannot be written.
     StoreUnavailable,
-    /// The daemon has no file descriptors or memory left to look at the request. It did nothing; try again.
+    /// The daemon has no file descriptors or memory left for the request. It did nothing; try again.
     Busy,
-    /// Something else that this needs: the disk, a connection.
+    /// Another required resource is not available: the disk, a connection.
     Unavailable,
 }
 
@@ -76,7 +77,7 @@ impl Problem {
         Self::new(Code::BadRequest, message)
     }
 
-    /// Of what stands behind the `?`, in plain words: `said` is what Serde said about it.
+    /// Describes an error in the query in plain words; `said` is the message of Serde.
     pub(crate) fn bad_query(said: &str) -> Self {
         let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
         let (place, what) = said.split_once(": ").unwrap_or(("", said));

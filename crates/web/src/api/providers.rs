@@ -1,4 +1,4 @@
-//! Providers: what agents share, and which of it is used up.
+//! Providers that agents share, and their usage limits.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -10,14 +10,14 @@ use tracing::info;
 
 use super::{Api, Page, Problem};
 
-/// A provider of the fleet, and who uses it.
+/// Provider of the fleet, with the agents that use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderView {
     pub provider: String,
     pub agents: Vec<AgentName>,
     #[serde(flatten)]
     pub limits: Provider,
-    /// None if it takes jobs.
+    /// Usage limit in force; none if it takes jobs.
     pub parked: Option<Parked>,
 }
 
@@ -25,12 +25,12 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderVie
     Ok(Json(Page::whole(views(&api).await?)))
 }
 
-/// Those that take no jobs at the moment.
+/// Returns the providers that currently take no jobs.
 pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, Problem> {
     Ok(views(api).await?.into_iter().filter_map(|view| view.parked).collect())
 }
 
-/// Somebody knows better than the clock: more was bought, or the reset was wrong.
+/// Ends the usage limit of a provider before its time, because more was bought or the reset time was wrong.
 pub(super) async fn unpark(
     State(api): State<Api>,
     Path(provider): Path<String>,

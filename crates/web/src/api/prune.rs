@@ -1,4 +1,4 @@
-//! Removing jobs: those that `retention` does not keep, or one by name.
+//! Removal of jobs: those that `retention` does not keep, or one by name.
 
 use std::fs::File;
 
@@ -12,7 +12,7 @@ use super::{Api, Problem, Side};
 use cowhand_engine::fleet::{self, FleetError, PruneAsked, PruneView};
 use cowhand_store::RemovedJob;
 
-/// Works with no daemon as well: then it takes the daemon's place for as long as it takes.
+/// Prunes jobs. Works without a daemon too: it then holds the lock of the state folder in the meantime.
 pub(super) async fn prune(
     State(api): State<Api>,
     Given(asked): Given<PruneAsked>,
@@ -27,7 +27,7 @@ pub(super) async fn prune(
     Ok(Json(fleet::prune(&api.store, &api.state, &api.roster(), asked, api.now()).await?))
 }
 
-/// Works with no daemon as well, as pruning does.
+/// Deletes a job. Works without a daemon too, as pruning does.
 pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     let id = api.job_id(&id).await?;
     let removed = match &api.side {
@@ -44,7 +44,7 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 }
 
 impl Api {
-    /// Without a daemon nobody may start one meanwhile.
+    /// Locks the state folder, so that no daemon starts in the meantime.
     fn hold(&self) -> Result<Option<File>, Problem> {
         if !self.state.path().exists() {
             return Ok(None);
@@ -58,14 +58,14 @@ impl Api {
         }
     }
 
-    /// Why a job is not there: it was removed, or there never was one.
+    /// Returns the problem for a missing job: it was removed, or never existed.
     pub(super) async fn no_job(&self, id: &JobId) -> Result<Problem, Problem> {
         let removed = self.store.removed_job(id.clone()).await?;
         Ok(removed.map_or_else(|| Problem::no_job(id), |removed| gone(&removed)))
     }
 }
 
-/// Says when a job was removed, and who asked for that.
+/// Builds the problem for a removed job, with the time and the actor of the removal.
 pub(super) fn gone(RemovedJob { id, at, limit, by }: &RemovedJob) -> Problem {
     let (how, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();

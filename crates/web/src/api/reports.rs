@@ -1,4 +1,4 @@
-//! Reports: a running attempt says what its work came to.
+//! Reports of running attempts about their work.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -15,10 +15,10 @@ use cowhand_engine::fleet::FleetError;
 pub struct JobReports {
     pub attempt: u32,
     pub outcome: Option<ReportedOutcome>,
-    /// What was done, or why not.
+    /// Description of the work, or the reason why it was not done.
     #[schemars(length(min = 1, max = LONGEST_SUMMARY))]
     pub summary: String,
-    /// Addresses, full names of commits, and paths inside the directory that the job works in.
+    /// URLs, full commit ids, and paths inside the directory of the job.
     #[schemars(length(max = MOST_ARTIFACTS))]
     pub artifacts: Vec<String>,
 }

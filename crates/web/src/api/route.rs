@@ -1,5 +1,5 @@
-//! An endpoint: who answers, and all that is said about it. The router, the scopes and the description at
-//! `/api/v1/openapi.json` are made of the same list, so that none of them can say something else than the others.
+//! An endpoint: its handler and its description. The router, the scopes and the document at
+//! `/api/v1/openapi.json` are made from the same list, so that they cannot differ.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -22,35 +22,36 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     pub(super) handler: MethodRouter<Api>,
     pub(super) scope: Scope,
-    /// The token of the job that it is about is enough, too.
+    /// Set if the token of the job that the endpoint is about is sufficient too.
     pub(super) for_jobs: bool,
-    /// One sentence.
+    /// Description in one sentence.
     pub(super) about: &'static str,
     pub(super) params: Option<Shape>,
     pub(super) body: Option<Shape>,
     pub(super) answer: Option<Answer>,
-    /// Beside those that every endpoint may have.
+    /// Errors in addition to those of every endpoint.
     pub(super) refusals: &'static [Code],
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) shape: Shape,
-    /// It may also come line by line, or as server-sent events.
+    /// Other forms of the answer: line by line, or as server-sent events.
     pub(super) streams: Streams,
-    /// A new thing is made: 201. The same thing that was made before by the same key: 200.
+    /// Creation of a new object, with status 201. A repeated request with the same key returns the same
+    /// object with status 200.
     pub(super) creates: Creates,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Streams {
     No,
-    /// A page unless asked to go on.
+    /// A page, unless the request follows.
     IfAsked,
     Always,
-    /// It is plain text, and comes whole.
+    /// Plain text, returned as a whole.
     Text,
-    /// It is a file of this media type.
+    /// A file of this media type.
     Bytes(&'static str),
 }
 
@@ -61,14 +62,14 @@ pub(super) enum Creates {
     UnlessItWas,
 }
 
-/// What an endpoint takes beside its path. A GET may have a body, which nobody reads.
+/// Inputs of an endpoint beside its path. A GET may have a body, which is ignored.
 #[derive(Debug, Clone, Copy)]
 struct Takes {
     params: bool,
     body: bool,
 }
 
-/// Refuses parameters and bodies of endpoints that have none, so that nobody believes they were heard.
+/// Refuses parameters and bodies at endpoints that take none, so that no caller believes they had an effect.
 async fn only_what_it_takes(
     State(takes): State<Takes>,
     request: Request,
@@ -86,7 +87,7 @@ async fn only_what_it_takes(
 }
 
 impl Route {
-    /// To read is enough for looking at something.
+    /// Builds a GET endpoint, which needs the scope `read`.
     pub(super) fn get<H, T>(path: &'static str, handler: H) -> Self
     where
         H: Handler<T, Api>,
@@ -128,12 +129,12 @@ impl Route {
         Self { for_jobs: true, ..self }
     }
 
-    /// What stands behind the `?`.
+    /// Sets the type of the query parameters.
     pub(super) fn params<T: JsonSchema>(self) -> Self {
         Self { params: Some(T::json_schema), ..self }
     }
 
-    /// What may come in the body; every body may also be missing.
+    /// Sets the type of the body; every body may also be missing.
     pub(super) fn takes<T: JsonSchema>(self) -> Self {
         Self { body: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
@@ -158,7 +159,7 @@ impl Route {
         self
     }
 
-    /// The handler, which is asked only if the request brings nothing that the endpoint does not take.
+    /// Returns the handler, called only if the request has no input that the endpoint does not take.
     pub(super) fn guarded(self) -> MethodRouter<Api> {
         let takes =
             Takes { params: self.params.is_some(), body: self.body.is_some() || self.method.is_safe() };

@@ -1,4 +1,4 @@
-//! Schedules: how they stand, on and off, fired by hand, and what became of their firings.
+//! Schedules: their state, turning them on and off, firing them by hand, and their ledger.
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -22,7 +22,7 @@ use cowhand_engine::schedule_view::{schedules_of, why_of};
 use cowhand_store::{JobOfFiring, LedgerRow};
 use cowhand_work::For;
 
-/// A job that a firing made.
+/// Job that a firing created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FiringJob {
     pub id: JobId,
@@ -36,23 +36,24 @@ impl From<JobOfFiring> for FiringJob {
     }
 }
 
-/// One row of the ledger.
+/// Row of the ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FiringView {
     pub key: FiringKey,
     pub due: Timestamp,
     pub decided_at: Timestamp,
-    /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`; how a firing that ran ended is in `jobs`.
+    /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`; the results of a firing that ran are in
+    /// `jobs`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
-    /// Why it ran or did not, in a sentence that has the note in it.
+    /// Reason why it ran or did not run, as a sentence that includes the note.
     #[serde(default)]
     pub why: String,
-    /// More about it, in words: for example whose words were not trusted.
+    /// Further details as text, for example the author who was not trusted.
     pub note: Option<String>,
-    /// The first of its jobs, also after that was pruned.
+    /// First of its jobs, even after that was pruned.
     pub job: Option<JobId>,
-    /// All of its jobs that are still there, in the order in which they were made.
+    /// All its jobs that still exist, in the order of their creation.
     #[serde(default)]
     pub jobs: Vec<FiringJob>,
 }
@@ -81,7 +82,7 @@ pub(super) async fn one(
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Ledger {
-    /// How many at most; unset means 20.
+    /// Maximum number of firings; unset means 20.
     limit: Option<Count>,
 }
 
@@ -92,7 +93,7 @@ pub(super) async fn firings(
 ) -> Result<Json<Page<FiringView>>, Problem> {
     let (roster, agent) = (api.roster(), named(&agent)?);
     let id = find(&api, &agent, &schedule).await?;
-    // The config may have been read again in between.
+    // The config may have been reloaded in between.
     let Some((owner, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     let record = api.store.schedule(id).await?;
@@ -107,7 +108,7 @@ pub(super) async fn firings(
     Ok(Json(Page::whole(views)))
 }
 
-/// Adds which results of its jobs were not told, because their items were replaced.
+/// Adds the results of its jobs that were not reported because their items were replaced.
 async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), Problem> {
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
         let told = api.store.told_of_item(job.id.clone()).await?;
@@ -165,7 +166,7 @@ pub(super) async fn view(
     found.map(Json).ok_or_else(|| Problem::not_found(format!("{agent} has no schedule {schedule}")))
 }
 
-/// Says of a job that is tried again what its last attempt failed with.
+/// Adds the error of the last attempt of a job that is retried.
 async fn say_why_it_failed(
     api: &Api,
     snapshot: &Snapshot,

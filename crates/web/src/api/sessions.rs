@@ -1,4 +1,4 @@
-//! What a job leaves to go on with: its session, and what it changed.
+//! The session and the changes of a job, from which a person can continue.
 
 use std::path::PathBuf;
 
@@ -16,18 +16,18 @@ use super::jobs::find;
 use super::{Api, Problem};
 use cowhand_run::runtime::plan;
 
-/// A conversation that a person can go on with.
+/// Session that a person can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionView {
     pub job: JobId,
     pub session_id: String,
-    /// The machine that it is on.
+    /// Node that has the session.
     pub node: String,
-    /// The directory that it belongs to.
+    /// Directory of the session.
     pub directory: PathBuf,
-    /// The program and its arguments, to be run there.
+    /// Program with its arguments, to run in that directory.
     pub command: Vec<String>,
-    /// Whose words it holds, if they are not trusted.
+    /// Reason for confinement, if the session contains text of a stranger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confined: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The daemon's Unix socket: where it is, who may use it, and when it goes.
+//! The daemon's Unix socket: its path, its access control and its removal.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -35,11 +35,11 @@ impl SocketError {
     }
 }
 
-/// A socket that answers. Whoever holds it holds the lock of the state folder, too: what lies in its place from
-/// an earlier daemon is nobody's.
+/// Open socket. Its owner also holds the lock of the state folder, so a file of an earlier daemon at its path
+/// belongs to nobody.
 #[derive(Debug)]
 pub struct Socket {
-    /// In the state folder; a link where the real one has to be elsewhere.
+    /// Path in the state folder; a link if the real socket has to be elsewhere.
     known_as: PathBuf,
     real: PathBuf,
     server: JoinHandle<()>,
@@ -73,7 +73,7 @@ impl Socket {
         Ok(Self { known_as, real, server })
     }
 
-    /// Answers nobody any more and leaves nothing behind.
+    /// Stops answering and removes the files.
     pub fn close(self) {
         self.server.abort();
         for path in [&self.known_as, &self.real] {
@@ -83,10 +83,10 @@ impl Socket {
         }
     }
 
-    /// None if no daemon answers for this folder.
+    /// Connects to the daemon; returns none if no daemon answers for this folder.
     pub(super) async fn connect(state: &StateFolder) -> io::Result<Option<UnixStream>> {
         let known_as = place(state);
-        // The link tells where the daemon found room, whatever our own environment says.
+        // The link names the socket that the daemon chose, whatever our own environment is.
         let real = fs::read_link(&known_as).unwrap_or(known_as);
         if real.as_os_str().len() > LONGEST_SOCKET_PATH {
             return Ok(None);
@@ -94,7 +94,8 @@ impl Socket {
         Self::connect_at(&real).await
     }
 
-    /// Whether the last daemon removed its socket, as one does that stops. One that was killed leaves it behind.
+    /// Checks whether the last daemon removed its socket, as it does when it stops. A killed daemon leaves
+    /// it.
     pub(super) fn is_removed(state: &StateFolder) -> bool {
         let missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
         state.path().is_dir() && fs::symlink_metadata(place(state)).is_err_and(missing)
@@ -118,7 +119,7 @@ impl Socket {
     }
 }
 
-/// Says which folder keeps this user from the socket, if one does.
+/// Adds the folder that denies this user access to the socket, if there is one.
 fn refused(place: &Path, error: &io::Error) -> io::Error {
     let why = closed_folder(place).map(|folder| format!("; {}", advice(&folder))).unwrap_or_default();
     io::Error::new(error.kind(), format!("cannot reach {}: {error}{why}", place.display()))
@@ -128,7 +129,7 @@ fn place(state: &StateFolder) -> PathBuf {
     state.path().join("sock")
 }
 
-/// The socket itself says who is at its other end.
+/// Builds the service, in which the socket itself identifies its peer.
 fn by_persons(api: Api) -> IntoMakeServiceWithConnectInfo<Router, Peer> {
     let router = api.clone().router();
     router.layer(middleware::from_fn_with_state(api, named)).into_make_service_with_connect_info()
@@ -151,7 +152,7 @@ async fn named(
     }
 }
 
-/// On whose account the request is answered, if that has to be written down.
+/// Returns the actor of the request, if it has to be recorded.
 async fn admitted(
     api: &Api,
     peer: &Peer,
@@ -161,7 +162,7 @@ async fn admitted(
     api.admit_user(peer, &wanted).await?;
     let attempt = api.attempt_of(peer).await?;
     match (token, attempt) {
-        // Whoever shows the token of a job has its rights and no others, although the socket would give more.
+        // A caller that shows a job token has only its rights, although the socket would allow more.
         (Some(token), attempt) => {
             let actor = api.admit(&token, wanted).await?;
             let other = attempt.is_some_and(|(job, _)| actor != Actor::Job { job });

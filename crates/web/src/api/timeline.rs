@@ -1,4 +1,4 @@
-//! The timeline: what every schedule did and will do in a stretch of time.
+//! The timeline: past and planned firings of every schedule in a time range.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -21,9 +21,9 @@ use cowhand_store::LedgerRow;
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// Unset means 24 hours ago.
+    /// Start of the range; unset means 24 hours ago.
     from: Option<Timestamp>,
-    /// Unset means 48 hours after the beginning.
+    /// End of the range; unset means 48 hours after the start.
     to: Option<Timestamp>,
     agent: Option<AgentName>,
 }
@@ -36,7 +36,7 @@ pub struct Timeline {
     pub schedules: Vec<Lane>,
 }
 
-/// Of one schedule.
+/// Firings of one schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lane {
     pub agent: AgentName,
@@ -44,10 +44,10 @@ pub struct Lane {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: ScheduleStatus,
-    /// The newest first.
+    /// Past firings, the newest first.
     pub firings: Vec<PastFiring>,
     pub planned: Vec<Timestamp>,
-    /// There are more of either than are told.
+    /// Set if there are more firings than listed, past or planned.
     pub cut: bool,
 }
 
@@ -57,22 +57,22 @@ pub struct PastFiring {
     /// `ran`, `skipped`, `missed`, `coalesced` or `preparing`.
     pub outcome: String,
     pub reason: Option<SkipReason>,
-    /// The first of its jobs, also after that was pruned.
+    /// First of its jobs, even after that was pruned.
     pub job: Option<JobId>,
-    /// The status of its job; of several jobs the one that matters most: failed, running, pending, cancelled, completed.
-    /// None once its jobs are pruned.
+    /// Status of its job; of several jobs the first that occurs in this order: failed, running, pending,
+    /// cancelled, completed. None after its jobs are pruned.
     pub job_status: Option<JobStatus>,
-    /// When the first of its jobs started.
+    /// Start of the first of its jobs.
     pub started_at: Option<Timestamp>,
-    /// When the last of its jobs ended; none while one has not.
+    /// End of the last of its jobs; none while one has not ended.
     pub finished_at: Option<Timestamp>,
-    /// All of its jobs that are still there.
+    /// All its jobs that still exist.
     #[serde(default)]
     pub jobs: Vec<FiringJob>,
 }
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// More stand too close to be told apart.
+/// Largest number of firings of a schedule: more would be too close to distinguish.
 const MOST: u32 = 300;
 const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 31);
 
@@ -138,7 +138,7 @@ impl From<LedgerRow> for PastFiring {
     }
 }
 
-/// The order in which the statuses of several jobs matter for their firing.
+/// Returns the rank by which one of several job statuses is shown for their firing.
 const fn rank(status: JobStatus) -> u8 {
     match status {
         JobStatus::Failed => 0,
@@ -152,13 +152,15 @@ const fn rank(status: JobStatus) -> u8 {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct NextAsked {
-    /// Only after this; unset means now. In the past it brings the times of cron schedules, whether they fired or not.
+    /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
+    /// whether they fired or not.
     from: Option<Timestamp>,
-    /// How many at most; unset means 10.
+    /// Maximum number of firings; unset means 10.
     count: Option<Count>,
 }
 
-/// When a schedule fires next. Nothing if it is off, paused or over, or if the clock does not fire it.
+/// Returns the next firings of a schedule; none if it is off, paused or finished, or if the clock does not
+/// fire it.
 pub(super) async fn next(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
@@ -168,7 +170,7 @@ pub(super) async fn next(
     let id = find(&api, &agent, &schedule).await?;
     let roster = api.roster();
     let snapshot = api.snapshot(&roster, now).await?;
-    // The config may have been read again in between.
+    // The config may have been reloaded in between.
     let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
     let found = known.schedules.iter().find(|known| known.id == id);
     let found = found.ok_or_else(|| Problem::no_schedule(known, &schedule))?;
@@ -176,7 +178,7 @@ pub(super) async fn next(
     Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
 }
 
-/// How many firings are asked for; more than of other lists, since they are small.
+/// Number of firings; more than of other lists, since they are small.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(try_from = "u32")]
 #[schemars(extend("minimum" = 1, "maximum" = 10_000))]
@@ -197,27 +199,28 @@ impl TryFrom<u32> for Many {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ComingAsked {
-    /// Only after this; unset means now. In the past it brings the times of cron schedules, whether they fired or not.
+    /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
+    /// whether they fired or not.
     from: Option<Timestamp>,
-    /// How many at most; unset means 10.
+    /// Maximum number of firings; unset means 10.
     count: Option<Many>,
-    /// Only of this agent.
+    /// Only firings of this agent.
     agent: Option<AgentName>,
-    /// Only of this schedule of that agent.
+    /// Only firings of this schedule of that agent.
     schedule: Option<String>,
 }
 
-/// A firing to come.
+/// Coming firing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComingFiring {
     pub agent: AgentName,
     pub schedule: ScheduleName,
     pub at: Timestamp,
-    /// The zone of the schedule.
+    /// Time zone of the schedule.
     pub timezone: String,
 }
 
-/// When the schedules of the fleet fire next, the soonest first.
+/// Returns the next firings of the fleet, the soonest first.
 pub(super) async fn coming(
     State(api): State<Api>,
     Params(asked): Params<ComingAsked>,

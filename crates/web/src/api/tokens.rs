@@ -1,4 +1,4 @@
-//! Tokens of the API: made, listed and revoked.
+//! Tokens of the API: creation, list and revocation.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -17,7 +17,7 @@ use super::{Api, Page, Problem};
 use cowhand_store::{NewToken, Token};
 use cowhand_system::digest::sha256;
 
-/// By this anybody who finds one somewhere, and every scanner of leaked secrets, knows what it is.
+/// Prefix by which people and scanners for leaked secrets recognise a token.
 const PREFIX: &str = "cow_";
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -25,13 +25,13 @@ const PREFIX: &str = "cow_";
 pub struct TokenAsked {
     #[schemars(with = "TokenName")]
     pub name: String,
-    /// Unset means the least.
+    /// Scope; unset means the lowest.
     pub scope: Option<Scope>,
-    /// Unset means that it never does.
+    /// Time until it expires; unset means never.
     pub expires_in: Option<Interval>,
 }
 
-/// The only answer that ever holds the token.
+/// New token. This is the only answer that contains it.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 pub struct TokenMade {
     pub token: String,
@@ -84,7 +84,7 @@ fn draw() -> Result<String, Problem> {
     Ok(format!("{PREFIX}{}", secret()?))
 }
 
-/// 256 bits from the system, which nobody guesses.
+/// Draws 256 random bits from the system, which nobody can guess.
 pub(super) fn secret() -> Result<String, Problem> {
     let mut bytes = [0; 32];
     let drawn = SystemRandom::new().fill(&mut bytes);
@@ -92,7 +92,8 @@ pub(super) fn secret() -> Result<String, Problem> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// As the store knows it. Such a token needs no salt and no slow hash: there is nothing to guess.
+/// Returns the hash that the store keeps. A random token needs no salt and no slow hash, since it cannot be
+/// guessed.
 pub fn hash(token: &str) -> String {
     sha256(token)
 }

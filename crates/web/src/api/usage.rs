@@ -1,4 +1,5 @@
-//! Usage: what the fleet has spent, by day, agent, model, schedule, work item and job, and what its budgets leave.
+//! Usage: spending of the fleet by day, agent, model, schedule, work item and job, and the rest of its
+//! budgets.
 
 mod budgets;
 mod sums;
@@ -21,31 +22,31 @@ use cowhand_store::{Spent, SpentOnItem, SpentOnJob};
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// The first day, in the fleet's time zone; unset means 29 days before the last.
+    /// First day, in the fleet's time zone; unset means 29 days before the last.
     since: Option<Date>,
-    /// The last day, in the fleet's time zone; unset means today.
+    /// Last day, in the fleet's time zone; unset means today.
     until: Option<Date>,
     agent: Option<AgentName>,
 }
 
-/// Days are those of the fleet's time zone. An attempt belongs to the day on which it ended.
+/// Spending in a range of days, in the fleet's time zone. An attempt counts for the day on which it ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageView {
     pub since: Date,
     pub until: Date,
     pub time_zone: String,
     pub total: Total,
-    /// Every day of the range, also those without any.
+    /// Every day of the range, including those without spending.
     pub days: Vec<DayUsage>,
-    /// The most expensive first, as in all that follow.
+    /// Agents, the most expensive first, as in the lists below.
     pub agents: Vec<AgentUsage>,
     pub models: Vec<UsageOfModel>,
     pub schedules: Vec<ScheduleUsage>,
-    /// Those that somebody worked on since then, and what each has cost in all; at most 100.
+    /// Work items with an attempt in the range, each with its total cost; at most 100.
     pub work_items: Vec<ItemUsage>,
-    /// At most 100, of those that are not pruned.
+    /// Jobs that are not pruned; at most 100.
     pub jobs: Vec<UsageOfJob>,
-    /// What there are budgets for, now.
+    /// Current state of the budgets.
     pub budgets: Vec<BudgetView>,
 }
 
@@ -70,10 +71,10 @@ pub struct AgentUsage {
     pub total: Total,
 }
 
-/// Attempts are not counted by model: one may use several.
+/// Usage of a model. Attempts are not counted by model, because an attempt may use several.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct UsageOfModel {
-    /// None for money of which no model is known.
+    /// Model; none for spending without a known model.
     pub model: Option<String>,
     #[serde(flatten)]
     pub usage: ModelUsage,
@@ -82,7 +83,7 @@ pub struct UsageOfModel {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleUsage {
     pub agent: AgentName,
-    /// None for jobs that no schedule fired.
+    /// Schedule; none for jobs that no schedule fired.
     pub schedule: Option<ScheduleName>,
     #[serde(flatten)]
     pub total: Total,
@@ -92,7 +93,7 @@ pub struct ScheduleUsage {
 pub struct ItemUsage {
     pub work_item: String,
     pub title: String,
-    /// When an attempt for it last ended.
+    /// End of its last attempt.
     pub last_at: Timestamp,
     #[serde(flatten)]
     pub total: Total,
@@ -104,18 +105,18 @@ pub struct UsageOfJob {
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
     pub status: JobStatus,
-    /// Of those that ended in this time.
+    /// Number of attempts that ended in the range.
     pub attempts: u64,
-    /// Of all kinds together.
+    /// Tokens of all kinds.
     pub tokens: u64,
-    /// None if nobody told a price.
+    /// Cost; none if no price is known.
     pub cost_usd: Option<f64>,
 }
 
-/// More days are no chart any more.
+/// Largest number of days that a chart can show.
 const MOST_DAYS: i32 = 366;
 
-/// Of work items and jobs.
+/// Largest number of work items and of jobs.
 const MOST_ROWS: u32 = 100;
 
 pub(super) async fn usage(

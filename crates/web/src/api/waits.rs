@@ -1,4 +1,4 @@
-//! Why a pending job does not run.
+//! The reasons why a pending job does not run.
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
@@ -14,17 +14,17 @@ use super::jobs::Waits;
 use super::{Api, Problem};
 use cowhand_engine::error::agent_left;
 
-/// An agent that is not in the config any more and has jobs that have not ended.
+/// Agent that is no longer in the config and has jobs that have not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GoneAgent {
     pub agent: AgentName,
     pub running: usize,
-    /// They wait until the agent comes back, or somebody cancels them.
+    /// Jobs that wait until the agent comes back, or somebody cancels them.
     pub queued: usize,
 }
 
 impl GoneAgent {
-    /// Those of a snapshot, in the order of their oldest jobs.
+    /// Returns all such agents of a snapshot, in the order of their oldest jobs.
     pub(super) fn all(roster: &Roster, snapshot: &Snapshot) -> Vec<Self> {
         let mut gone: Vec<Self> = Vec::new();
         for job in snapshot.jobs.iter().filter(|job| roster.agent(&job.agent).is_none()) {
@@ -42,7 +42,8 @@ impl GoneAgent {
     }
 }
 
-/// Says what a person can do about jobs of an agent that is gone. `adopt` is no way: it moves no jobs to another agent.
+/// Describes how a person can handle jobs of a removed agent. `adopt` does not help: it moves no jobs to
+/// another agent.
 pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
@@ -50,7 +51,7 @@ pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     )
 }
 
-/// Says that an agent left the config, and what a person can do about what it still has.
+/// Describes that an agent has left the config, and how a person can handle its remaining jobs.
 pub fn left_sentence(agent: &AgentName, gone: Option<&GoneAgent>) -> String {
     match gone {
         Some(GoneAgent { running, queued, .. }) => {
@@ -60,7 +61,7 @@ pub fn left_sentence(agent: &AgentName, gone: Option<&GoneAgent>) -> String {
     }
 }
 
-/// As above, for a schedule of an agent that did not leave.
+/// Describes the same for a schedule of an agent that is still in the config.
 pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
     format!(
         "the schedule {agent}/{schedule} is not in the config any more; put it back under this name, or let another schedule \
@@ -78,7 +79,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Proble
         return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
     };
     let snapshot = api.snapshot(&roster, now).await?;
-    // It may have begun since.
+    // The job may have begun in the meantime.
     let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
     if let Some(waits) = in_snapshot(&roster, agent, &snapshot, live, now) {
         return Ok(Some(waits));
@@ -98,7 +99,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Proble
     }
 }
 
-/// Budgets, pauses, provider limits, and starts that failed.
+/// Finds budgets, pauses, provider limits and failed starts that hold the job.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -124,14 +125,14 @@ fn in_snapshot(
     })
 }
 
-/// The reason of a pause ends with the kind of the error in brackets, which is for programs.
+/// Removes the error kind in brackets at the end of the reason of a pause, which is for programs.
 fn without_code(sentence: &str) -> &str {
     let parts = sentence.strip_suffix(')').and_then(|rest| rest.rsplit_once(" ("));
     let is_kind = |word: &str| serde_json::from_value::<ErrorKind>(word.into()).is_ok();
     parts.filter(|(_, word)| is_kind(word)).map_or(sentence, |(words, _)| words)
 }
 
-/// `attempt 1 failed, and it is tried again: exit code 3`
+/// Formats `attempt 1 failed, and it is tried again: exit code 3`.
 pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, Problem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());

@@ -1,4 +1,4 @@
-//! Work items: what is in the queues, and a person's hand in it.
+//! Work items: the content of the queues, and changes to it by people.
 
 use std::cmp::Ordering;
 
@@ -24,15 +24,15 @@ use cowhand_work::{READING, Sources, WorkSourceError, within};
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     agent: Option<AgentName>,
-    /// Also what somebody has claimed.
+    /// Include claimed items.
     all: Switch,
-    /// Only items with all of these, with commas between them.
+    /// Only items with all these labels, separated by commas.
     labels: Option<String>,
-    /// Only items of one of these, with commas between them: `critical`, `high`, `medium`, `low`.
+    /// Only items of one of these priorities, separated by commas: `critical`, `high`, `medium`, `low`.
     priority: Option<String>,
-    /// How many at most; unset means all.
+    /// Maximum number of items; unset means all.
     limit: Option<Count>,
-    /// The `next_cursor` of the part before.
+    /// The `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -58,20 +58,20 @@ impl Asked {
     }
 }
 
-/// All queues; what is wrong with one of them does not hide the others.
+/// Items of all queues; a problem with one queue does not hide the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkView {
     pub items: Vec<ItemView>,
-    /// With `limit`, if there are more.
+    /// Cursor of the next page, with `limit` and if there are more.
     #[serde(default)]
     pub next_cursor: Option<String>,
-    /// All that were looked into.
+    /// All queues that were read.
     #[serde(default)]
     pub queues: Vec<String>,
-    /// Those of them from which no schedule takes items.
+    /// Queues among them from which no schedule takes items.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untaken: Vec<String>,
-    /// Queues that could not be asked.
+    /// Queues that could not be read.
     pub problems: Vec<QueueProblem>,
 }
 
@@ -81,18 +81,18 @@ pub struct QueueProblem {
     pub message: String,
 }
 
-/// Where an item stands in the list of all queues: a cursor is the place of the last one that was told.
+/// Position of an item in the list of all queues: a cursor is the position of the last item returned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Place {
     queue: String,
-    /// What somebody has comes after what is available.
+    /// Set for claimed items, which come after available ones.
     is_taken: bool,
     item: WorkItem,
 }
 
 impl Place {
     fn of(queue: &str, view: &ItemView) -> Self {
-        // Only what the order goes by.
+        // Keep only the fields that determine the order.
         let item = WorkItem {
             title: String::new(),
             description: String::new(),
@@ -105,7 +105,7 @@ impl Place {
         Self { queue: queue.to_owned(), is_taken: view.status != ItemStatus::Available, item }
     }
 
-    /// Within one queue.
+    /// Compares positions within one queue.
     fn compare(&self, other: &Self) -> Ordering {
         self.is_taken.cmp(&other.is_taken).then_with(|| self.item.compare_place(&other.item))
     }
@@ -153,13 +153,13 @@ pub(super) async fn list(
         if queues::takers(&sources, &roster, &queue.name).is_empty() {
             view.untaken.push(queue.name.clone());
         }
-        // What was told before is not asked for again.
+        // Queues of earlier pages are not read again.
         is_before &= after.as_ref().is_some_and(|place| place.queue != queue.name);
         if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
             continue;
         }
         let items = api.items(&queue, &sources, asked.all.is_on()).await;
-        // What we have in hand is known without the source.
+        // Claimed items are known without the source.
         let items = match items {
             Err(error) => {
                 view.problems.push(QueueProblem { queue: queue.name.clone(), message: error.to_string() });
@@ -209,7 +209,7 @@ pub(super) async fn one(
 }
 
 impl Api {
-    /// What is in a queue, if its source answers in time.
+    /// Returns the items of a queue, if its source answers in time.
     async fn items(
         &self,
         queue: &Queue,
@@ -221,7 +221,7 @@ impl Api {
         Ok(items)
     }
 
-    /// Has a daemon try again what could not be told about items of the queue that are there now.
+    /// Makes the daemon retry undelivered results of items that are in the queue now.
     async fn notice(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = within(READING, fleet.notice(queue)).await {
@@ -229,7 +229,7 @@ impl Api {
         }
     }
 
-    /// The result of the last job that worked on the item, if it was dropped.
+    /// Returns the result of the last job that worked on the item, if it was dropped.
     async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, Problem> {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
         let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
@@ -245,14 +245,14 @@ impl Api {
     }
 }
 
-/// Of the newest jobs with an item, those among which the last one of an item is looked for.
+/// Number of the newest jobs with an item among which the last job of an item is searched.
 const JOBS_LOOKED_AT: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClaimAsked {
     pub agent: Option<AgentName>,
-    /// Who claims it; unset means `person`.
+    /// Person who claims the item; unset means `person`.
     pub person: Option<String>,
 }
 
@@ -269,7 +269,7 @@ pub(super) async fn claim(
 #[serde(default, deny_unknown_fields)]
 pub struct ReleaseAsked {
     pub agent: Option<AgentName>,
-    /// Told where the item is.
+    /// Reason, written to the item in its source.
     pub reason: Option<String>,
 }
 
@@ -301,7 +301,7 @@ pub(super) async fn retry(
 #[serde(default, deny_unknown_fields)]
 pub struct CompleteAsked {
     pub agent: Option<AgentName>,
-    /// Unset means `success`.
+    /// Outcome; unset means `success`.
     pub outcome: Option<WorkOutcome>,
     pub summary: Option<String>,
 }

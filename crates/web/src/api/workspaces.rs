@@ -1,4 +1,4 @@
-//! Where a job works that has a directory of its own.
+//! Workspaces of jobs.
 
 use std::path::PathBuf;
 
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{KnownWorkspace, WorkspaceState};
 
-/// A worktree or a clone that is there for a job, or of which its branch is left.
+/// Worktree or clone of a job that exists, or of which its branch remains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkspaceView {
     pub kind: IsolationKind,
     pub state: WorkspacePhase,
-    /// The machine that it is on.
+    /// Node that has the workspace.
     pub node: String,
     pub path: PathBuf,
     pub branch: String,
-    /// The commit that it began with.
+    /// Commit from which it started.
     pub base: String,
-    /// Until then it is kept for a session that may go on.
+    /// Time until which it is kept for a session that may continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_until: Option<Timestamp>,
 }
@@ -28,12 +28,12 @@ pub struct WorkspaceView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspacePhase {
-    /// It may be half there.
+    /// It is being created and may be incomplete.
     Making,
     Used,
     /// Its job has ended.
     Kept,
-    /// The directory is gone; the branch holds commits that are nowhere else.
+    /// The directory is removed; the branch has commits that are nowhere else.
     Branch,
 }
 
@@ -59,7 +59,7 @@ impl From<KnownWorkspace> for WorkspaceView {
 }
 
 impl WorkspacePhase {
-    /// What a person reads.
+    /// Returns the text for people.
     pub const fn told(self) -> &'static str {
         match self {
             Self::Making => "being made",

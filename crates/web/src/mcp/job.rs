@@ -1,4 +1,4 @@
-//! What an agent can say to the fleet that runs it, with the token of its job.
+//! Tools with which an agent reaches the fleet that runs it, with the token of its job.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::tool::Tool;
 use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem};
 use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
 
-/// How an agent's words reach the daemon.
+/// Connection of an agent to the daemon.
 #[derive(Debug)]
 pub struct JobTools {
     client: Client,
@@ -28,7 +28,7 @@ pub struct JobTools {
 }
 
 impl JobTools {
-    /// From what the environment says.
+    /// Builds the tools from the environment.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (Some(token), Some(socket)) = (set(TOKEN_VARIABLE), set(SOCKET_VARIABLE)) else {
@@ -41,7 +41,7 @@ impl JobTools {
         Ok(Self { client: Client::of_job(socket.into(), token), job, attempt })
     }
 
-    /// Until the daemon, which may be away, says something that counts.
+    /// Repeats a request until the daemon, which may be restarting, gives a final answer.
     async fn insist<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
     where
         F: Future<Output = Result<T, Problem>> + Send,
@@ -59,7 +59,8 @@ impl JobTools {
         }
     }
 
-    /// Whether a tool may be used like that, or why not. `call` is the program's own name for this use.
+    /// Asks whether a tool may be used with this input; fails with the reason if not. `call` is the program's
+    /// own id of this use.
     pub async fn may_use(&self, call: &str, tool: String, input: Value) -> Result<(), String> {
         let known = !call.is_empty() && call.len() <= 150;
         let key = if known { format!("tool {call}") } else { fresh_key() };
@@ -69,7 +70,7 @@ impl JobTools {
         }
     }
 
-    /// The same `key` is the same ask, however often the connection was lost.
+    /// Asks, and waits for the answer. The same `key` is the same ask, however often the connection was lost.
     async fn ask(&self, key: String, tool: Option<String>, input: Value, question: Option<String>) -> Heard {
         let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
         let path = format!("jobs/{}/asks", self.job);
@@ -117,7 +118,7 @@ enum Heard {
 const WAIT_SECONDS: u32 = 25;
 const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
 
-/// Whether it may be well after a while: the daemon restarts, or its store is away.
+/// Checks whether the problem may be temporary: the daemon restarts, or its store is not available.
 const fn may_pass(code: Code) -> bool {
     matches!(
         code,
@@ -173,12 +174,12 @@ async fn work_item(voice: Arc<JobTools>, Nothing {}: Nothing) -> Told {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Followup {
-    /// What the further job is told. It knows nothing of this one but what stands here.
+    /// Prompt of the further job. It knows nothing else of this job.
     prompt: String,
-    /// The earliest that it begins, from now: 30s, 5m, 1h, 1d.
+    /// Earliest start, from now: 30s, 5m, 1h, 1d.
     #[serde(default)]
     after: Option<Interval>,
-    /// Another agent of the fleet; unset means the same.
+    /// Another agent of the fleet; unset means the same agent.
     #[serde(default)]
     agent: Option<AgentName>,
 }
@@ -195,10 +196,11 @@ async fn schedule_followup(voice: Arc<JobTools>, Followup { prompt, after, agent
 #[serde(deny_unknown_fields)]
 struct Reported {
     outcome: ReportedOutcome,
-    /// What was done, or why not, for whoever wanted the work; at most 20,000 characters.
+    /// Description of the work, or the reason why it was not done, for the person who requested it; at most
+    /// 20,000 characters.
     summary: String,
-    /// What there is to look at: addresses, full names of commits, and paths of files inside the directory of the job;
-    /// at most 20.
+    /// Results to look at: URLs, full commit ids, and paths of files inside the directory of the job; at most
+    /// 20.
     #[serde(default)]
     artifacts: Vec<String>,
 }
@@ -211,7 +213,7 @@ async fn report(voice: Arc<JobTools>, reported: Reported) -> Told {
     Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
-/// As Claude Code asks.
+/// Permission request in the form of Claude Code.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct Approve {
     tool_name: String,
@@ -233,7 +235,7 @@ async fn approve(voice: Arc<JobTools>, asked: Approve) -> Told {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct AskPerson {
-    /// Whatever the person has to know to answer it.
+    /// Question, with everything that the person has to know to answer it.
     question: String,
 }
 

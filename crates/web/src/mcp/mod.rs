@@ -1,7 +1,9 @@
-//! The fleet as an MCP server on standard input and output: for the agents of jobs, each with its job's own rights
+//! The fleet as an MCP server on standard input and output: for the agents of jobs, each with the rights of
+//! its job
 //! (`job`), started by their programs; and for people's own assistants (`person`).
 //!
-//! It holds nothing: every tool asks the daemon, and waits for one that is away.
+//! It has no state: every tool sends a request to the daemon. The tools of a job wait for a daemon that
+//! restarts.
 
 mod job;
 mod person;
@@ -23,20 +25,20 @@ pub use job::JobTools;
 pub use person::PersonTools;
 use tool::Tool;
 
-/// What a tool comes to; the error is for whoever called it.
+/// Result of a tool; the error is for the caller.
 type Told = Result<String, String>;
 
-/// Asks the fleet, with the token of the job in the environment, whether its agent may use a tool.
+/// Asks the fleet whether the agent of the job in the environment may use a tool.
 pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
     JobTools::from_environment()?.may_use(&id, tool, input).await
 }
 
-/// For the agent of a job, until it hangs up.
+/// Serves the agent of a job until it disconnects.
 pub async fn serve_job(voice: JobTools) -> anyhow::Result<()> {
     serve(job::tools(), voice).await
 }
 
-/// For an assistant, until it hangs up.
+/// Serves an assistant until it disconnects.
 pub async fn serve_person(voice: PersonTools, scope: Scope) -> anyhow::Result<()> {
     serve(person::tools(scope), voice).await
 }
@@ -80,7 +82,7 @@ impl<V: Send + Sync + 'static> ServerHandler for Server<V> {
         let given = serde_json::Value::Object(request.arguments.unwrap_or_default());
         let told = tokio::select! {
             told = (tool.call)(Arc::clone(&self.voice), given) => told,
-            // Nobody wants to know any more.
+            // The client has cancelled the call.
             () = context.ct.cancelled() => Err("cancelled".to_owned()),
         };
         Ok(match told {

@@ -1,4 +1,4 @@
-//! The fleet for people's own assistants: to look at, and with the scope to operate also to steer.
+//! The fleet for people's own assistants: read access, and with the scope `operate` also control.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::api::{AgentView, Client, FiringView, JobView, Page, Status, UsageView
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
 
-/// How an assistant's words reach the daemon: as those of the person who started it.
+/// Connection of an assistant to the daemon, as the person who started it.
 #[derive(Debug)]
 pub struct PersonTools {
     state: StateFolder,
@@ -27,7 +27,7 @@ impl PersonTools {
         Self { state }
     }
 
-    /// Anew each time: the daemon may have been started again.
+    /// Connects anew for each request, because the daemon may have been restarted.
     async fn client(&self) -> Result<Client, String> {
         let found = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
         found.ok_or_else(|| "no daemon runs for this fleet; `cowhand start -d` starts one".to_owned())
@@ -94,9 +94,9 @@ struct Jobs {
     agent: Option<AgentName>,
     schedule: Option<ScheduleName>,
     status: Option<JobStatus>,
-    /// Only those that have this text in their id, prompt, summary or error.
+    /// Only jobs with this text in their id, prompt, summary or error.
     search: Option<String>,
-    /// How many at most; unset means 20.
+    /// Maximum number of jobs; unset means 20.
     #[schemars(range(min = 1, max = 200))]
     limit: Option<u32>,
 }
@@ -137,7 +137,7 @@ async fn retry(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
 #[serde(deny_unknown_fields)]
 struct Output {
     job: JobName,
-    /// How many of the last messages; unset means 50.
+    /// Number of the last messages; unset means 50.
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     last: Option<u32>,
@@ -147,7 +147,7 @@ async fn output(voice: Arc<PersonTools>, Output { job, last }: Output) -> Told {
     let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
     let client = voice.client().await?;
     let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
-    // However much it said, only so much is kept.
+    // Keep only the last messages in memory, however long the output is.
     let mut kept = std::collections::VecDeque::new();
     while let Some(line) = lines.next().await.map_err(|problem| problem.message)? {
         kept.push_back(line);
@@ -204,7 +204,7 @@ async fn usage(voice: Arc<PersonTools>, Usage { agent }: Usage) -> Told {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Work {
-    /// Also what somebody has claimed.
+    /// Include claimed items.
     all: bool,
 }
 
@@ -216,10 +216,10 @@ async fn work(voice: Arc<PersonTools>, Work { all }: Work) -> Told {
 #[serde(deny_unknown_fields)]
 struct Triggered {
     agent: AgentName,
-    /// Of the agent; unset means a job of the agent alone.
+    /// Schedule of the agent; unset means a job without a schedule.
     #[serde(default)]
     schedule: Option<ScheduleName>,
-    /// Instead of its own.
+    /// Prompt, instead of the configured one.
     #[serde(default)]
     prompt: Option<String>,
 }

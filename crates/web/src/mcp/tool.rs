@@ -1,4 +1,4 @@
-//! A tool: its name, what it is for, what it takes, and what is done.
+//! An MCP tool: its name, description, input and function.
 
 use std::fmt;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Access to the API: a good token, and a scope that is enough for what is asked.
+//! Access control of the API: a valid token with a sufficient scope.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,27 +19,28 @@ use cowhand_engine::fleet::Fleet;
 use cowhand_store::Token;
 use cowhand_store::audit;
 
-/// What axum reads of a body.
+/// Largest body that axum reads.
 const MOST_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Access {
     api: Api,
     fleet: Arc<Fleet>,
-    /// How often an address may be wrong. A good token is let in however often another was wrong: behind a proxy all
-    /// have one address, and one program with an old token must not keep the others out.
+    /// Limit on wrong tokens of an address. A valid token is accepted regardless of wrong ones: behind a
+    /// proxy all clients have one address, and one program with an old token must not block the others.
     wrong: Arc<Limit>,
-    /// Browsers keep their token under this name. A browser sends a cookie to every port of a host, so two fleets on
+    /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so
+    /// two fleets on
     /// one machine need two names.
     cookie: Arc<str>,
 }
 
-/// Who asks.
+/// Caller of a request.
 #[derive(Debug)]
 pub(super) enum Caller {
     Known {
         token: Token,
-        /// It came in a cookie.
+        /// Set if the token came in a cookie.
         by_page: bool,
     },
     Stranger {
@@ -47,7 +48,7 @@ pub(super) enum Caller {
     },
 }
 
-/// A request that changes something and brings a cookie needs this header, too, which no form of another page can set.
+/// Header that a request needs if it changes something and has a cookie. No form of another page can set it.
 pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
 
 impl Access {
@@ -60,8 +61,8 @@ impl Access {
         &self.cookie
     }
 
-    /// By the token in `Authorization`, else by that in the cookie. Refuses strangers who come too often, and what
-    /// another page may have had a browser ask.
+    /// Identifies the caller by the token in `Authorization`, else by that in the cookie. Refuses unknown
+    /// callers that come too often, and requests that another page may have caused a browser to send.
     pub(super) async fn caller(
         &self,
         peer: IpAddr,
@@ -119,7 +120,7 @@ pub(super) async fn check(
             format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
         return Err(Problem::new(Code::Forbidden, message).into_response());
     }
-    // Said at once; what is not announced is cut off where it is read, at the same length.
+    // Refuse an announced length at once; a body without one is cut off at the same length while it is read.
     if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
         let message = format!("a request has at most {MOST_BYTES} bytes");
         return Err(Problem::new(Code::TooLarge, message).into_response());
@@ -136,7 +137,7 @@ fn bearer(value: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
-/// The one cookie of this name; two of them are nobody's.
+/// Returns the only cookie of this name; none if there are two.
 fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -156,7 +157,7 @@ fn unauthorized(was_given: bool) -> Response {
     response
 }
 
-/// What is no endpoint needs what its method would.
+/// Returns the scope for a route. A path without an endpoint needs the usual scope of its method.
 fn needed(method: &Method, route: &str) -> Scope {
     api::scope(method, route).unwrap_or(match *method {
         Method::GET | Method::HEAD => Scope::Read,

@@ -1,8 +1,8 @@
-//! Connections: who gets one, how long it may be silent, and how all of them end.
+//! Connections: their limits, their timeouts and their end.
 //!
-//! axum's own loop takes everybody in and waits for ever. Here a client that sends its head too slowly, or nothing at
-//! all, is let go; one address gets at most half of the places; and when all are taken, the rest wait in the kernel,
-//! where they cost us nothing.
+//! axum's own loop accepts everybody and waits for ever. Here a client that sends its head too slowly, or
+//! nothing at all, is disconnected; one address gets at most half of the connections; and when all are in
+//! use, further clients wait in the kernel, where they cost nothing.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -33,35 +33,35 @@ use super::stall::Watched;
 use cowhand_engine::tls::Tls;
 use cowhand_engine::trigger::stopped;
 
-/// For the head of a request, and between two requests.
+/// Timeout for the head of a request, and between two requests.
 const SILENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// What is under way when the server closes may take this long to end.
+/// Time for running requests to end when the server closes.
 const GRACE: Duration = Duration::from_secs(5);
-/// After an error of the system, most often too many open files.
+/// Pause after an error of the system, most often too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A request's head has to fit in here.
+/// Buffer that has to hold the head of a request.
 const BUFFER: usize = 64 << 10;
 
 const MOST_CONNECTIONS: u64 = 4_096;
-/// Files that everything else may need: the store, agents' output, sources.
+/// Number of file descriptors reserved for everything else: the store, agents' output, sources.
 const OTHER_FILES: u64 = 512;
 
-/// Who is connected.
+/// Open connections by address.
 #[derive(Debug)]
 struct Crowd {
     most_of_one: usize,
     by_source: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A place that an address has until this is dropped.
+/// Connection of an address, counted until this is dropped.
 struct Presence {
     crowd: Arc<Crowd>,
     source: IpAddr,
 }
 
 impl Crowd {
-    /// None if the address has all that it gets.
+    /// Counts a connection; returns none if the address already has its maximum.
     fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Presence> {
         let source = source(peer);
         let mut all = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +86,8 @@ impl Drop for Presence {
     }
 }
 
-/// As many as the system lets us have files for. The limit that a shell gives is often 1,024, of which most systems
-/// allow more to whoever asks.
+/// Returns the largest number of connections that the limit on open files allows. Raises that limit if
+/// possible: shells often set 1,024, and most systems allow a process more.
 fn most_connections() -> usize {
     let wanted = MOST_CONNECTIONS + OTHER_FILES;
     let limit = getrlimit(Resource::Nofile);
@@ -104,7 +104,7 @@ fn most_connections() -> usize {
     usize::try_from(most).unwrap_or(64)
 }
 
-/// Until `stop` says so, and then until all are gone.
+/// Serves connections until `stop` is set, and then until all have ended.
 pub(super) async fn serve(
     listener: TcpListener,
     tls: Option<Arc<Tls>>,
@@ -162,7 +162,7 @@ async fn connection(
     router: Router,
     stop: watch::Receiver<bool>,
 ) {
-    // Answers are small, and whole when they are written.
+    // Answers are small and written as a whole.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, "{error}");
     }
@@ -174,7 +174,7 @@ async fn connection(
     }
 }
 
-/// One request after another. At the end of the server the one under way is answered still.
+/// Answers requests one after another. When the server closes, the running request is still answered.
 pub(super) async fn talk<S, P>(
     stream: S,
     peer: P,

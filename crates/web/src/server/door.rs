@@ -1,7 +1,8 @@
-//! The door: whoever names another host, or comes from somebody else's page, is not let in.
+//! Refuses requests that name another host or come from a page of another site.
 //!
-//! A browser can be made to ask a server on this machine, by a page that has its own name point here, or by a form.
-//! The first shows in `Host`, the second in `Origin`. There are no CORS headers: no other page ever reads an answer.
+//! A browser can be made to send requests to a server on this machine: by a page with its own host name that
+//! resolves to this machine, or by a form. `Host` shows the first, `Origin` the second. There are no CORS
+//! headers, so no other page ever reads an answer.
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ pub(super) async fn check(
 
 fn may_come_in(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let host = only(headers, "host").filter(|host| settings.is_named(host));
-    // A request may name its host in the address as well.
+    // A request may also name its host in the URI.
     let is_ours = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
     let Some(host) = host.filter(|_| is_ours) else {
         let message = "this server does not go by that name; `server.allowed_hosts` in the config lists more";
@@ -40,14 +41,14 @@ fn may_come_in(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<()
     Ok(())
 }
 
-/// A header that stands there once, as text.
+/// Returns a header that occurs once, as text.
 pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next()?, values.next());
     if second.is_some() { None } else { first.to_str().ok() }
 }
 
-/// How long the body is to be, if that is said beforehand.
+/// Returns the announced length of the body.
 pub(super) fn announced(headers: &HeaderMap) -> Option<usize> {
     only(headers, "content-length")?.parse().ok()
 }
@@ -73,7 +74,7 @@ mod tests {
             ("/", &[ours], &["null"], Some(Code::Forbidden)),
             ("/", &[ours], &[""], Some(Code::Forbidden)),
             ("/", &[ours], &["http://evil.org"], Some(Code::Forbidden)),
-            // The same machine, but another program's page.
+            // A page of another program on the same machine.
             ("/", &[ours], &["http://127.0.0.1:8080"], Some(Code::Forbidden)),
             ("/", &[ours], &["http://127.0.0.1:3232", "http://evil.org"], Some(Code::Forbidden)),
             ("/", &[ours], &["ftp://127.0.0.1:3232"], Some(Code::Forbidden)),

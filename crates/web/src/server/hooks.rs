@@ -1,4 +1,5 @@
-//! Webhooks: `POST /hooks/{agent}/{schedule}`. Whoever knows the schedule's secret makes it fire, once for each delivery.
+//! Webhooks: `POST /hooks/{agent}/{schedule}`. A sender that knows the schedule's secret makes it fire, once
+//! for each delivery.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,18 +33,18 @@ use cowhand_system::digest::hex;
 #[derive(Debug, Clone)]
 pub(super) struct Hooks {
     fleet: Arc<Fleet>,
-    /// Nobody outside this machine reaches the server.
+    /// Set if the server is reachable only from this machine.
     is_local: bool,
-    /// Signatures, names of webhooks, bodies that never come. As with tokens, what is right is taken however much was
-    /// wrong before it.
+    /// Limit on wrong signatures, unknown webhooks and bodies that never arrive. As with tokens, a valid
+    /// delivery is accepted regardless of earlier wrong ones.
     wrong: Arc<Limit>,
     intake: Arc<Intake>,
 }
 
-/// A sender has this long to send a body, waiting included.
+/// Time for a sender to send a body, including waiting.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where senders say which delivery it is, and which event.
+/// Headers with the id of the delivery, and with the event.
 const IDS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
 const GITHUB_EVENT: &str = "x-github-event";
 const EVENTS: [&str; 2] = [GITHUB_EVENT, "x-gitlab-event"];
@@ -65,7 +66,7 @@ enum Status {
     Pong,
 }
 
-/// What a schedule says about its deliveries.
+/// Settings of a schedule for its deliveries.
 #[derive(Debug)]
 struct Hook {
     agent: AgentName,
@@ -111,7 +112,8 @@ impl Hooks {
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }
 
-    /// Whether it is signed; what should be, and is not, is refused.
+    /// Checks the signature, and returns whether the delivery is signed. Refuses an unsigned delivery where
+    /// one is required.
     fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
         let verdict = if hook.secrets.is_empty() {
             Verdict::Unsigned
@@ -189,7 +191,8 @@ async fn receive(
     Ok(answer(&delivered))
 }
 
-/// One that is turned off is not there; only who knows its secret learns that there is one.
+/// Maps an error of a delivery. A schedule that is turned off is reported as missing, to senders that know
+/// its secret.
 fn of_delivery(error: FleetError) -> Problem {
     match error {
         FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. } => {
@@ -220,7 +223,7 @@ async fn read(body: Body) -> Result<Bytes, Refused> {
     })
 }
 
-/// What the sender calls it; without that, what is in it.
+/// Returns the id that the sender gives the delivery, or a hash of the body if there is none.
 fn id(headers: &HeaderMap, body: &[u8]) -> String {
     let named = IDS.iter().find_map(|name| only(headers, name));
     match named.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {

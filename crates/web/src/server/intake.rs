@@ -1,7 +1,7 @@
-//! How many deliveries are in hand at once, and how much of them is in memory.
+//! Limits on the number of deliveries at a time, and on their memory.
 //!
-//! Whoever knows a secret is held back by this alone: deliveries wait until there is room, and only when very many wait
-//! are more refused. Their bytes wait in the sender's socket, not here.
+//! For senders that know a secret these are the only limits: deliveries wait until there is room, and more
+//! are refused only when very many wait. Their bytes wait in the sender's socket, not here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -13,18 +13,20 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit
 
 use super::limit::{TooMany, source};
 
-/// In hand, most of them waiting.
+/// Largest number of deliveries at a time, most of them waiting.
 const MOST_IN_HAND: usize = 2_000;
-/// Bodies in memory, in units: four of the largest, or thousands of the usual ones.
+/// Unit for bodies in memory. `ROOM` is four of the largest bodies, or thousands of usual ones.
 const UNIT: usize = 1 << 10;
 const ROOM: usize = 4 * MOST_BYTES / UNIT;
-/// Of which one address gets half, so that nobody alone can keep the others out.
+/// Share of one address: half, so that no address alone can block the others.
 const ROOM_OF_ONE: usize = ROOM / 2;
-/// Sources are forgotten when nothing of theirs is in hand and there are more of them than this.
+/// Number of addresses above which those without a delivery in progress are forgotten.
 const MANY_SOURCES: usize = 1_000;
-/// From addresses that have been wrong too often; a body that never comes may hold one up for half a minute.
+/// Places for addresses with too many wrong deliveries; a body that never arrives may hold one for half a
+/// minute.
 const MOST_OF_SUSPECTS: usize = 4;
-/// A parsed payload may take many times as much as its text, so large ones are parsed one at a time.
+/// Size from which bodies are parsed one at a time, because a parsed payload may take many times as much
+/// memory as its text.
 const LARGE: usize = 1 << 20;
 const COME_BACK: Duration = Duration::from_secs(1);
 
@@ -37,7 +39,7 @@ pub(super) struct Intake {
     large: Semaphore,
 }
 
-/// Kept until the delivery is on disk: until then it is in memory.
+/// Permits of a delivery, held while it is in memory, until it is on disk.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are held, not used")]
 pub(super) struct Held<'i> {
@@ -46,7 +48,7 @@ pub(super) struct Held<'i> {
     room: SemaphorePermit<'i>,
 }
 
-/// The server is closing.
+/// Error that the server is closing.
 #[derive(Debug)]
 pub(super) struct Closed;
 
@@ -71,7 +73,7 @@ impl Intake {
         self.in_hand.try_acquire().map_err(|_| TooMany::after(COME_BACK))
     }
 
-    /// Waits for room for a body; one that does not say how long it is may be the longest.
+    /// Waits for room for a body; one without an announced length counts as the largest.
     pub(super) async fn room(
         &self,
         peer: IpAddr,
@@ -93,7 +95,8 @@ impl Intake {
         Arc::clone(all.entry(source(peer)).or_insert_with(|| Arc::new(Semaphore::new(ROOM_OF_ONE))))
     }
 
-    /// The turn of a large body to be parsed and written; none for one that is not large.
+    /// Waits for the turn of a large body to be parsed and written; returns none for a body that is not
+    /// large.
     pub(super) async fn turn(&self, bytes: usize) -> Result<Option<SemaphorePermit<'_>>, Closed> {
         if bytes <= LARGE {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! The socket of jobs: it takes the tokens of jobs and nobody else, whoever owns the processes that show them. So it can
-//! be given to an agent that is held in a sandbox, and even to one that is hostile.
+//! The job socket. It accepts only job tokens, whoever owns the processes that show them. So it can be given
+//! to an agent in a sandbox, and even to a hostile one.
 
 use std::collections::HashMap;
 use std::fs::{self, Permissions};
@@ -28,11 +28,11 @@ use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
 use cowhand_system::remove::absent_is_ok;
 
-/// At a time; whoever comes later waits in the kernel.
+/// Largest number of connections at a time; further clients wait in the kernel.
 const MOST_CONNECTIONS: usize = 256;
-/// Of one job at a time: each thing that it asks waits in one of them.
+/// Largest number of requests of one job at a time; each of its asks waits in one of them.
 const MOST_OF_A_JOB: usize = 64;
-/// Whoever is on the same machine says at once what it wants.
+/// Timeout for the head of a request: a client on the same machine sends it at once.
 const SILENCE: Duration = Duration::from_secs(3);
 const MOST_BYTES: usize = 1 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,7 +45,8 @@ pub struct JobSocket {
 }
 
 impl JobSocket {
-    /// Whoever opens it holds the lock of the state folder: what lies there is nobody's.
+    /// Opens the socket. The caller holds the lock of the state folder, so an existing file belongs to
+    /// nobody.
     pub fn open(api: &Api) -> Result<Self, SocketError> {
         let path = api.job_socket().map_err(|source| SocketError::at(api.state().path(), source))?;
         let listen = || {
@@ -63,7 +64,7 @@ impl JobSocket {
         Ok(Self { path, stop, task })
     }
 
-    /// Answers nobody any more. The folder stays, for the agents that wait for the next daemon.
+    /// Stops answering. The folder stays, for the agents that wait for the next daemon.
     pub async fn close(self) {
         self.stop.send_replace(true);
         self.task.abort();
@@ -107,7 +108,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
     }
 }
 
-/// Who is at the other end: some process of some job, says the socket, and no more.
+/// Peer of the socket: some process of some job; the socket itself shows no more.
 #[derive(Debug, Clone, Copy)]
 struct OfJob;
 
@@ -117,11 +118,11 @@ struct Guard {
     turns: Turns,
 }
 
-/// How many requests of each job are under way.
+/// Number of running requests of each job.
 #[derive(Debug, Clone, Default)]
 struct Turns(Arc<Mutex<HashMap<JobId, usize>>>);
 
-/// One of them, until this is dropped.
+/// Running request, counted until this is dropped.
 #[derive(Debug)]
 struct Turn {
     turns: Turns,
@@ -129,7 +130,7 @@ struct Turn {
 }
 
 impl Turns {
-    /// None if the job has all that it gets.
+    /// Counts a request; returns none if the job already has its maximum.
     fn take(&self, job: &JobId) -> Option<Turn> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let under_way = all.entry(job.clone()).or_default();
@@ -153,7 +154,7 @@ impl Drop for Turn {
     }
 }
 
-/// Before anything of the body is read.
+/// Checks the token before any of the body is read.
 async fn for_jobs_only(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let token = api::shown(request.headers()).map(str::to_owned);
     let admitted = match token {
@@ -174,7 +175,7 @@ async fn for_jobs_only(State(guard): State<Guard>, request: Request, next: Next)
     audit::by(actor, next.run(request)).await
 }
 
-/// Strangers do not keep their place.
+/// Builds the answer to a refused request, and closes the connection, so that it does not occupy a place.
 fn refused(problem: Problem) -> Response {
     let mut response = problem.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -1,4 +1,4 @@
-//! How often one address may do something: so many at once, and then one in every so long.
+//! Rate limits by address: a number of actions at once, then one per interval.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,17 +14,17 @@ use crate::api::{Code, Problem};
 pub(super) struct Limit {
     burst: u32,
     every: Duration,
-    /// Until when an address has used up what it may do; whoever is not here has used nothing.
+    /// Time until which an address has used its allowance; an address that is missing has used nothing.
     used_until: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-/// An address that has to wait.
+/// Error for an address that has to wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooMany {
     wait: Duration,
 }
 
-/// More addresses than this are not remembered; somebody who has that many is not held back by this anyway.
+/// Largest number of remembered addresses; this limit cannot stop somebody who has more.
 const MOST_ADDRESSES: usize = 10_000;
 
 impl Limit {
@@ -36,7 +36,7 @@ impl Limit {
         self.take_at(peer, Instant::now())
     }
 
-    /// Whether it has done all that it may for now.
+    /// Checks whether the address has used its allowance for now.
     pub(super) fn is_used_up(&self, peer: IpAddr) -> bool {
         let all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
         let until = all.get(&source(peer)).copied();
@@ -71,7 +71,8 @@ impl TooMany {
     }
 }
 
-/// Whoever has an IPv6 address has a whole network of them.
+/// Returns the address that limits count for: the whole network for IPv6, since a client has all its
+/// addresses.
 pub(super) fn source(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(address) => {

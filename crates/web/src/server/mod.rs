@@ -1,7 +1,7 @@
-//! The server: the API of the socket over TCP, behind a door, webhooks beside it, and the dashboard.
+//! The server: the API over TCP with access control, webhooks, and the dashboard.
 //!
-//! The door lets nobody in who names another host or comes from somebody else's page; the API wants a token, and a
-//! webhook the signature of its schedule.
+//! It refuses requests that name another host or come from a page of another site. The API requires a token,
+//! and a webhook the signature of its schedule.
 
 mod access;
 mod connection;
@@ -49,8 +49,8 @@ pub enum ListenError {
     Tls(#[from] TlsError),
 }
 
-/// A place that is ours, where nobody is answered yet: so a place that is taken, or a certificate that is no good, is
-/// known before a fleet runs.
+/// Bound address that does not answer yet: so an address in use, or an invalid certificate, is known before a
+/// fleet runs.
 #[derive(Debug)]
 pub struct Listener {
     socket: TcpListener,
@@ -58,7 +58,7 @@ pub struct Listener {
     tls: Option<Arc<Tls>>,
 }
 
-/// A server that answers.
+/// Running server.
 #[derive(Debug)]
 pub struct Server {
     stop: watch::Sender<bool>,
@@ -114,7 +114,7 @@ impl Listener {
 }
 
 impl Server {
-    /// Takes nobody in any more; what is under way is answered, and streams end.
+    /// Accepts no more connections; running requests are answered, and streams end.
     pub async fn close(self) {
         self.stop.send_replace(true);
         if let Err(error) = self.task.await {
@@ -140,7 +140,8 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
         .layer(from_fn(pages::harden))
 }
 
-/// A stream of events has no end of its own; whoever follows one comes back with its cursor.
+/// Ends streams of events with the server: they have no end of their own, and clients reconnect with their
+/// cursor.
 async fn end_with_server(State(stop): State<watch::Receiver<bool>>, response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
     if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream")) {

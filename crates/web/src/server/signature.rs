@@ -1,4 +1,4 @@
-//! Whether a delivery comes from somebody who knows the secret: the ways in which senders show it.
+//! Checks whether the sender of a delivery knows the secret, in the schemes of several senders.
 
 use axum::http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
@@ -8,14 +8,15 @@ use subtle::{Choice, ConstantTimeEq};
 
 use super::door::only;
 
-/// How a sender shows that it knows the secret. All are HMAC-SHA256, but for GitLab's, which is the secret itself.
+/// Scheme by which a sender proves that it knows the secret. All are HMAC-SHA256 except GitLab's, which is
+/// the secret itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
-    /// Over the body, as GitHub does it and many after it.
+    /// Signs the body, as GitHub and many others do.
     GitHub,
-    /// Over version, time and body.
+    /// Signs version, time and body.
     Slack,
-    /// Over time and body; there may be several signatures.
+    /// Signs time and body; there may be several signatures.
     Stripe,
     GitLab,
 }
@@ -28,20 +29,21 @@ const SCHEMES: [(Scheme, &str); 4] = [
 ];
 const SLACK_TIME: &str = "x-slack-request-timestamp";
 
-/// A delivery that says when it was signed is believed this long before and after.
+/// Largest difference between our clock and the time at which a delivery was signed, if it has one.
 const FRESH: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Right,
-    /// There is nothing to check.
+    /// The delivery has no signature to check.
     Unsigned,
     Wrong,
-    /// Signed too long ago, or by a clock that is wrong.
+    /// The time of the signature is too old, or the sender's clock is wrong.
     Stale,
 }
 
-/// Any of the secrets will do. The first scheme whose header is there decides.
+/// Checks the signature against all secrets; one match is enough. The first scheme whose header is present
+/// decides.
 pub(super) fn check(headers: &HeaderMap, body: &[u8], secrets: &[String], now: Timestamp) -> Verdict {
     let Some((scheme, name)) = SCHEMES.iter().find(|(_, name)| headers.contains_key(*name)) else {
         return Verdict::Unsigned;
@@ -65,7 +67,7 @@ pub(super) fn check(headers: &HeaderMap, body: &[u8], secrets: &[String], now: T
             signed(secrets, &[time.as_bytes(), b".", body], &tags).at(time, now)
         }
         Scheme::GitLab => {
-            // Of hashes, so that not even the length of the secret shows.
+            // Compare hashes, so that not even the length of the secret is revealed.
             let hash = |text: &str| digest(&SHA256, text.as_bytes());
             let shown = hash(shown);
             any(secrets.iter().map(|secret| hash(secret).as_ref().ct_eq(shown.as_ref())))
@@ -74,7 +76,8 @@ pub(super) fn check(headers: &HeaderMap, body: &[u8], secrets: &[String], now: T
 }
 
 impl Verdict {
-    /// Who does not know the secret learns nothing about our clock.
+    /// Checks the time of a right signature. A wrong one stays wrong, so that its sender learns nothing about
+    /// our clock.
     fn at(self, time: &str, now: Timestamp) -> Self {
         let signed_at = time.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
         match (self, signed_at) {
@@ -99,7 +102,7 @@ fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> Verdict {
     any(right.iter().flat_map(|right| tags.iter().map(|tag| right.as_ref().ct_eq(tag))))
 }
 
-/// All are looked at, whichever was right.
+/// Combines all comparisons, without stopping at the first match.
 fn any(choices: impl Iterator<Item = Choice>) -> Verdict {
     let right = choices.fold(Choice::from(0), |any, choice| any | choice);
     if bool::from(right) { Verdict::Right } else { Verdict::Wrong }
@@ -121,7 +124,7 @@ mod tests {
     const SECRET: &str = "It's a Secret to Everybody";
     const BODY: &[u8] = b"{\"action\":\"opened\"}";
     const TIME: i64 = 1_800_000_000;
-    // Each by `openssl dgst -sha256 -hmac`, not by this program.
+    // Each made with `openssl dgst -sha256 -hmac`, not by this program.
     const OF_BODY: &str = "5ccdd8275f57d608741ad8390e42e8696ebfcd85607d9c2ef890769dda8f7568";
     const OF_SLACK: &str = "c23dfe56503288f9dcae9e24a7cd7a4d3ae92f6143de7c9362c3920933aae15c";
     const OF_STRIPE: &str = "e3493bc4d3adcf5c4d056ff553e1bc576280af6a824b6eda61094d037ca70a94";
@@ -159,7 +162,7 @@ mod tests {
             (github("sha256=".to_owned()), BODY, 0, Wrong),
             (github(format!("sha256={other}")), BODY, 0, Wrong),
             ([github(format!("sha256={OF_BODY}")), github(String::new())].concat(), BODY, 0, Wrong),
-            // A wrong signature is not made good by another scheme.
+            // A valid signature of another scheme does not replace a wrong one.
             ([github(format!("sha256={other}")), gitlab(SECRET)].concat(), BODY, 0, Wrong),
             (slack(TIME, OF_SLACK), BODY, 0, Right),
             (slack(TIME, OF_SLACK), BODY, 300, Right),

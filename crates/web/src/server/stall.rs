@@ -1,4 +1,4 @@
-//! A client that takes nothing of its answer any more is let go, so that it does not keep its place for ever.
+//! Disconnects a client that no longer reads its answer, so that it does not occupy a connection for ever.
 
 use std::io;
 use std::pin::Pin;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Bytes that wait longer than this for the other side are the end of the connection.
+/// Longest time for which bytes may wait for the client.
 const LONGEST: Duration = Duration::from_mins(1);
 
 pub(super) struct Watched<S> {
     stream: S,
     longest: Duration,
-    /// Runs while a write waits.
+    /// Timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -84,7 +84,7 @@ mod tests {
         let began = Instant::now();
         let error = near.write_all(b"more").await.unwrap_err();
         assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, LONGEST));
-        // One that is slow, and takes something now and then, stays.
+        // A slow client that reads something from time to time stays connected.
         let reader = tokio::spawn(async move {
             for _ in 0..20 {
                 tokio::time::sleep(LONGEST / 2).await;

@@ -1,4 +1,4 @@
-//! `cowhand demo`: a real fleet in a temporary folder, with scripted agents that need no account.
+//! `cowhand demo`: runs a real fleet in a temporary folder, with scripted agents that need no account.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -24,10 +24,10 @@ use cowhand_store::{JobFilter, Store};
 
 #[derive(Debug, Args)]
 pub(super) struct Demo {
-    /// End by itself after this long, for example 30s [default: until Ctrl-C]
+    /// Stop after this time, for example 30s [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Interval>,
-    /// Keep the folder, to look around in it
+    /// Keep the folder, for inspection
     #[arg(long)]
     keep: bool,
 }
@@ -68,11 +68,11 @@ impl Demo {
             Ok(()) => sum_up(&jobs?, folder.path(), self.keep),
             failed => failed,
         };
-        // A reader that has seen enough is no mistake.
+        // A closed pipe is not an error: the reader has seen enough.
         told.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
     }
 
-    /// Prints what happens, until it is time or somebody interrupts.
+    /// Prints events until the time is over or somebody interrupts.
     async fn tell_until_the_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -103,13 +103,12 @@ fn cannot(error: &anyhow::Error) -> Failure {
     Failure::new(Exit::CannotRunHere, format!("{error:#}"))
 }
 
-/// Prints a line.
 fn say(text: impl Display) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
 
-/// Says whether nobody reads any more.
+/// Checks whether the reader of the output has closed it.
 fn has_gone(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<io::Error>();
     source.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
@@ -125,7 +124,7 @@ fn introduce(folder: &Path, time: Option<Interval>) -> anyhow::Result<()> {
     say(format!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display()))
 }
 
-/// One line for what a person would want to know.
+/// Prints one line for an event that is of interest to a person.
 async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
     let (color, what) = match &event.fact {
         Fact::JobStarted { attempt: 1, .. } => (AnsiColor::Blue, "started".to_owned()),

@@ -1,4 +1,4 @@
-//! `cowhand schedule`: how schedules stand, when they fire, on and off.
+//! `cowhand schedule`: shows schedules and their next firings, and turns them on and off.
 
 mod next;
 
@@ -19,15 +19,15 @@ use cowhand_web::api::{Page, segment};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Schedule {
-    /// All schedules of the fleet
+    /// List all schedules of the fleet
     List(Output),
-    /// One schedule
+    /// Show one schedule
     Show(Named),
-    /// Show the next firings: of the fleet, of one schedule, or of an expression before it is written down
+    /// Show the next firings: of the fleet, of one schedule, or of a cron expression
     Next(next::Next),
-    /// Turn a schedule on; what fell due while it was off is not made up
+    /// Turn a schedule on; times that fell due while it was off are not made up
     Enable(Named),
-    /// Turn a schedule off, until somebody turns it on; jobs that run are not disturbed
+    /// Turn a schedule off until somebody turns it on; running jobs continue
     Disable(Named),
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Output {
 
 #[derive(Debug, Args)]
 pub(super) struct Named {
-    /// The agent and its schedule, as `cowhand schedule list` names them
+    /// Agent and schedule, as `cowhand schedule list` shows them
     #[arg(value_name = "AGENT/SCHEDULE", add = complete::schedules())]
     name: FullName,
     /// Print JSON
@@ -48,7 +48,7 @@ pub(super) struct Named {
     json: bool,
 }
 
-/// `agent/schedule`. Agents have no slash in their name, so the first one parts the two.
+/// Name in the form `agent/schedule`. Names of agents contain no slash, so the first slash separates the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FullName {
     pub(super) agent: AgentName,
@@ -68,7 +68,7 @@ impl FromStr for FullName {
 }
 
 impl FullName {
-    /// Its address in the API.
+    /// Returns its path in the API.
     pub(super) fn address(&self) -> String {
         format!("schedules/{}/{}", self.agent, segment(self.schedule.as_str()))
     }
@@ -124,13 +124,13 @@ impl Named {
     }
 }
 
-/// Whether nothing holds it but that it is not due.
+/// Checks whether the schedule only waits for its due time.
 const fn plain_or_none(view: &ScheduleView) -> bool {
     matches!(view.skip_reason, Some(SkipReason::NotDue) | None)
 }
 
-/// When one that has paused itself tries again: that is no firing, so it does not stand under NEXT. And since when one is
-/// due that waits.
+/// Formats the time at which a paused schedule tries again, which is not a firing and so is not shown under
+/// NEXT; or the time since which a waiting schedule is due.
 fn when_again(view: &ScheduleView, now: Timestamp) -> String {
     match (view.status, view.skip_until, view.due_since) {
         (ScheduleStatus::Paused, Some(until), _) => {
@@ -143,7 +143,7 @@ fn when_again(view: &ScheduleView, now: Timestamp) -> String {
     }
 }
 
-/// `alone`: no daemon runs, so nobody prepares a firing.
+/// Builds the table of schedules. `alone` means that no daemon runs, so nothing prepares a firing.
 pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Table {
     let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"]).sparing(&[
         "LAST OWN RUN",
@@ -153,7 +153,7 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
     ]);
     let when = |at: Option<Timestamp>| at.map(|at| duration::from_now(now, at)).unwrap_or_default();
     for view in views {
-        // What the columns beside it say already.
+        // The other columns already show these reasons.
         let plain = |reason: &SkipReason| matches!(reason, SkipReason::NotDue | SkipReason::UnsupportedType);
         let note = view
             .skip_note

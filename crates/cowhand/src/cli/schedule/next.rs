@@ -1,4 +1,4 @@
-//! `cowhand schedule next`: when things will fire.
+//! `cowhand schedule next`: lists the next firings.
 
 use std::path::Path;
 
@@ -21,27 +21,27 @@ use cowhand_web::api::{ComingFiring, Page, segment};
 
 #[derive(Debug, Args)]
 pub(in crate::cli) struct Next {
-    /// Only of this schedule [default: the whole fleet]
+    /// Schedule to show [default: the whole fleet]
     #[arg(value_name = "AGENT/SCHEDULE", conflicts_with = "cron", add = complete::schedules())]
     name: Option<FullName>,
-    /// Of this expression: five fields, six with leading seconds, or a shorthand such as @daily
+    /// Cron expression: five fields, six with leading seconds, or a shorthand such as @daily
     #[arg(long, value_name = "EXPR")]
     cron: Option<String>,
-    /// IANA zone of the expression [default: the system's]
+    /// IANA time zone of the expression [default: the system's]
     #[arg(long, value_name = "ZONE", requires = "cron")]
     timezone: Option<String>,
-    /// Firings after this: a time, local if it names no zone, a date, or how long ago (2h) [default: now]
+    /// Show firings after this: a time (local without a zone), a date, or how long ago (2h) [default: now]
     #[arg(long, value_name = "TIME")]
     from: Option<Since>,
-    /// How many
+    /// Number of firings
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::between(1, 10_000))]
     count: u32,
-    /// Print JSON: an array of RFC 3339 UTC times, with their schedules if they are the fleet's
+    /// Print JSON: an array of RFC 3339 times in UTC, with their schedules if they are the fleet's
     #[arg(long)]
     json: bool,
 }
 
-/// A firing to come; without a schedule if it is only an expression's.
+/// Future firing, without a schedule if it is of an expression.
 struct Coming {
     at: Timestamp,
     zone: TimeZone,
@@ -73,7 +73,7 @@ impl Next {
         Ok(())
     }
 
-    /// What happens beside the firings to come: what was missed, and pauses that end.
+    /// Prints missed firings, and pauses that end.
     fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
             place::ask(config, async |client| Ok(client.get("schedules").await?))?;
@@ -132,7 +132,7 @@ impl Next {
         Ok(times.map(|at| Coming { at, zone: zone.clone(), name: None }).collect())
     }
 
-    /// What the API says, so that the dashboard says the same.
+    /// Returns the firings from the API, so that the dashboard shows the same.
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
         let only = self.name.as_ref().map(|FullName { agent, schedule }| {
             format!("&agent={agent}&schedule={}", segment(schedule.as_str()))
@@ -143,7 +143,7 @@ impl Next {
         coming.items.into_iter().map(Coming::of).collect()
     }
 
-    /// Says why there is nothing to show.
+    /// Returns the reason why there are no firings to show.
     fn nothing(&self, config: Option<&Path>) -> Result<String, Failure> {
         let Some(name) = &self.name else { return nothing_of_fleet(config) };
         let address = name.address();
@@ -163,7 +163,7 @@ impl Next {
                     .unwrap_or_default();
                 format!("it has paused itself{until}")
             }
-            // Whatever else keeps it from running, it never has one.
+            // A schedule of such a type never has a next firing, whatever else keeps it from running.
             _ if !matches!(view.kind.as_str(), "interval" | "cron" | "delay") => {
                 format!("a schedule of type {} does not fire by the clock", view.kind)
             }
@@ -189,7 +189,8 @@ impl Coming {
     }
 }
 
-/// Pauses end by the clock, too.
+/// Returns the reason why nothing in the fleet fires, with the first pause that ends, since pauses end by the
+/// clock too.
 fn nothing_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
     let views: Page<ScheduleView> = place::ask(config, async |client| Ok(client.get("schedules").await?))?;
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);

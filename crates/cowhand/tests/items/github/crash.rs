@@ -1,5 +1,5 @@
-//! The daemon dies at each step of claim, run, report and release, also between two requests to GitHub: afterwards
-//! every issue was done once, with one comment for each fact.
+//! The daemon dies at each step of claim, run, report and release, also between two requests to GitHub:
+//! afterwards every issue was done once, with one comment for each fact.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -14,16 +14,16 @@ use super::{Hub, OFTEN, foreign, minutes, options, output, said};
 use crate::fake::FakeIssue;
 use crate::{jobs, stop, until};
 
-/// The config of a daemon that has to die.
+/// Variable with the config of a daemon that has to die.
 const DOOMED: &str = "COWHAND_TEST_DOOMED";
 const SIGABRT: i32 = 6;
 
-/// The process that dies: the test runs this very test again, with a scene for it. Without one there is nothing to do.
+/// Runs in the process that dies: the test starts itself again with a scene. Without one it does nothing.
 #[tokio::test]
 async fn a_daemon_in_a_process_of_its_own() {
     let Some(config) = std::env::var_os(DOOMED) else { return };
     let _fleet = Fleet::start(options(config.into())).await.unwrap();
-    // It does not get there, unless the fault is at no place that it passes.
+    // This is not reached, unless the fault is at a place that is never passed.
     tokio::time::timeout(Duration::from_mins(1), std::future::pending::<()>()).await.unwrap();
 }
 
@@ -35,7 +35,7 @@ async fn dies(hub: &Hub, fault: &str) {
     assert_eq!(died.signal(), Some(SIGABRT), "{fault}: it should have died there");
 }
 
-/// Several side by side: each of them mostly waits.
+/// Runs several tests in parallel, since each of them mostly waits.
 async fn each(steps: &[&str], story: impl AsyncFn(String)) {
     let stories = steps.iter().map(|step| story((*step).to_owned()));
     futures_util::stream::iter(stories).buffer_unordered(4).collect::<Vec<()>>().await;
@@ -48,7 +48,7 @@ fn is_done(issue: &FakeIssue, comments: usize) -> bool {
         && issue.comments.len() == comments
 }
 
-/// Three places: the claims are made together, and each step of each of them may be the last.
+/// Three places: the claims are made together, and the daemon may die at each step of each of them.
 #[tokio::test]
 async fn several_are_claimed_together() {
     let steps = [
@@ -138,7 +138,7 @@ async fn claimed_run_and_reported() {
     .await;
 }
 
-/// The first job kills itself, so its issue goes back and is done by a second one.
+/// The first job kills itself, so its issue is released and done by a second job.
 #[tokio::test]
 async fn released() {
     let steps =
@@ -159,7 +159,7 @@ async fn released() {
     .await;
 }
 
-/// What the dead have left, and whoever finds it dies as well.
+/// A daemon that finds the claim of a dead fleet dies too.
 #[tokio::test]
 async fn put_back() {
     let steps =
@@ -174,7 +174,7 @@ async fn put_back() {
         let mut events = fleet.subscribe_after(0);
         until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
         let issue = hub.fake.issue(1);
-        // A takeover that was not finished is undone without a word.
+        // An unfinished takeover is undone without a comment.
         let told = said(&issue, "It was left by job-x").len();
         assert!(told <= 1 && is_done(&issue, 1 + told), "{fault}: {issue:?}");
         assert_eq!(jobs(&fleet).await.len(), 1, "{fault}");

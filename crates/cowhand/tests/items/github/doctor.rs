@@ -1,11 +1,11 @@
-//! What `doctor` says about work sources.
+//! The findings of `doctor` about work sources.
 
 use std::process::Command;
 
 use super::{BY_HAND, Hub, output};
 use crate::Scene;
 
-/// Its exit code and what it says about sources, without what is different each time.
+/// Returns the exit code and the findings about sources, without the parts that differ each time.
 async fn examined(scene: &Scene) -> String {
     let mut doctor = Command::new(env!("CARGO_BIN_EXE_cowhand"));
     doctor.args(["doctor", "-c"]).arg(scene.path("cowhand.yaml")).env_remove("HUB_TOKEN");

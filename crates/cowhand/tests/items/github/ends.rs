@@ -45,7 +45,7 @@ async fn issues_are_worked_on_by_priority_then_age_and_closed_with_their_pull_re
     }
     assert_eq!(hub.fake.issue(5).labels, ["ready", "blocked"]);
 
-    // From now on each look is one question, and costs nothing.
+    // From now on each poll is one request, and costs nothing.
     until(&mut events, 2, NO_WORK).await;
     let schedule = fleet.roster().agents[0].schedules[0].id;
     let looks = async || fleet.store().ledger(schedule, 1000).await.unwrap().len();
@@ -96,7 +96,7 @@ async fn a_failure_is_released_until_the_issue_failed_too_often() {
     stop(fleet).await;
 }
 
-/// Cancelled, and lost with its keeper; with the ready label put back and without.
+/// The job is cancelled, or lost with its keeper; the ready label is put back or not.
 #[tokio::test]
 async fn an_unexpected_end_releases_with_a_comment() {
     for (more, labels) in [("", &["ready"][..]), (", cleanup_on_failure: false", &[])] {
@@ -130,7 +130,7 @@ fn owned(labels: &[&str]) -> Vec<String> {
     labels.iter().map(|&label| label.to_owned()).collect()
 }
 
-/// The keeper first, so that nobody writes down how the agent ended.
+/// Kills the keeper first, so that it does not write the end of the agent.
 async fn kill(hub: &Hub) {
     let pids = loop {
         let pids = std::fs::read_to_string(hub.scene.path("pids")).unwrap_or_default();
@@ -147,7 +147,7 @@ async fn kill(hub: &Hub) {
 
 #[tokio::test]
 async fn a_claim_that_is_lost_to_another_fleet_tries_the_next_issue() {
-    // By hand: a poll would try the first one again, and have its row for a moment.
+    // Triggered by hand: a poll would try the first one again, and hold its row for a moment.
     let hub = Hub::new("cat", "", BY_HAND).await;
     hub.fake.add(1, &["ready"]);
     hub.fake.add(2, &["ready"]);
@@ -179,7 +179,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
     let fleet = hub.started().await;
     let mut events = fleet.subscribe_after(0);
     let job = trigger(&fleet).await;
-    // As often as the client tries by itself, and then for as long as anybody looks.
+    // As many as the client retries itself, and then for as long as the test runs.
     for status in [502; 4].into_iter().chain([403; 100]) {
         hub.fake.fault("POST /repos/my-org/my-repo/issues/7/comments", Fault::status(status));
     }
@@ -204,7 +204,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
     stop(fleet).await;
 }
 
-/// A limit that lasts longer than anybody waits: the schedule says so, and until when.
+/// A rate limit lasts longer than the client waits: the schedule shows it, and its end.
 #[tokio::test]
 async fn a_poller_that_is_parked_says_until_when() {
     let hub = Hub::new("cat", "", OFTEN).await;

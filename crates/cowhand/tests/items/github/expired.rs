@@ -1,4 +1,4 @@
-//! Issues that a fleet has claimed which is gone for good.
+//! Issues with claims of a fleet that no longer exists.
 
 use cowhand_core::event::Fact;
 use cowhand_core::schedule::SkipReason;
@@ -9,10 +9,10 @@ use crate::{jobs, stop, until};
 #[tokio::test]
 async fn what_a_dead_fleet_has_left_is_put_back_and_done() {
     let hub = Hub::new("cat", "", OFTEN).await;
-    // Its claimer died after the labels, and in the middle of them.
+    // Its claimant died after the labels, and between them.
     hub.fake.add(1, &["agent-working", "bug"]);
     hub.fake.add(2, &["ready", "agent-working"]);
-    // Its claimer lives; it was claimed by hand; a person has said that it is not for agents.
+    // The claimant is alive; claimed by hand; and blocked by a person.
     hub.fake.add(3, &["agent-working"]);
     hub.fake.add(4, &["agent-working"]);
     hub.fake.add(5, &["agent-working", "blocked"]);

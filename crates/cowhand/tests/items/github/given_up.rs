@@ -1,4 +1,4 @@
-//! Issues that failed too often: a person who sets the label again has them tried again.
+//! Issues that failed too often: they are tried again after a person sets the label again.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const TWICE: &str = ", on_failure: release, max_item_attempts: 2";
 
 #[tokio::test]
 async fn a_label_that_a_person_sets_starts_the_count_anew() {
-    // More of them fail the same way than its breaker would let pass.
+    // More of them fail the same way than the default breaker allows.
     let schedule = format!("{OFTEN}, breaker: {{failures: 0}}");
     let hub = Hub::new("exit 3", TWICE, &schedule).await;
     hub.fake.add(7, &["ready"]);
@@ -38,7 +38,7 @@ async fn a_label_that_a_person_sets_starts_the_count_anew() {
         assert_eq!((known.failures, known.state), (2, FailedItem::GivenUp), "{act}");
         assert!(hub.fake.issue(7).labels.is_empty(), "{act}");
     }
-    // A person closes it: that is forgotten, and it cannot be tried again.
+    // A person closes it: the failures are forgotten, and it cannot be retried.
     hub.fake.world().issues.get_mut(&7).unwrap().is_closed = true;
     let closed = fleet.retry_item(&id, None).await.unwrap_err();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What people read and do beside several fleets: names in comments, and items that are another fleet's.
+//! People beside several fleets: names in comments, and items of another fleet.
 
 use cowhand::fleet::FleetError;
 use cowhand_core::event::Fact;
@@ -12,7 +12,7 @@ fn issue() -> WorkItemId {
     "github-7".parse().unwrap()
 }
 
-/// A comment says which fleet it is from by the name that its people gave it.
+/// A comment names its fleet by the name in the config.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn comments_name_the_fleet() {
     for (config, name) in [("fleet: {name: web-shop}\n", Some("web-shop")), ("", None)] {
@@ -25,7 +25,7 @@ async fn comments_name_the_fleet() {
         let mut events = fleet.subscribe_after(0);
         until(&mut events, 1, |fact| matches!(fact, Fact::WorkReported { .. })).await;
         let issue = hub.fake.issue(7);
-        // Without one it is called as the folder of its config.
+        // Without one, the name of the config's folder is used.
         let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
         let words = format!("**cowhand: done** (fleet ` {} `, ` job-", name.unwrap_or(folder));
         assert_eq!(said(&issue, &words).len(), 1, "{words}: {:?}", issue.comments);
@@ -33,7 +33,7 @@ async fn comments_name_the_fleet() {
     }
 }
 
-/// What another fleet has claimed, a person here cannot give back or close; nothing on the issue changes.
+/// A person here cannot release or complete an item of another fleet; the issue does not change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn items_of_another_fleet_are_left_alone() {
     let hub = Hub::new("cat", "", BY_HAND).await;

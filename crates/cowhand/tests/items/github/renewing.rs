@@ -1,4 +1,4 @@
-//! A job takes longer than a claim holds without another word. Time is moved by hand, here and on GitHub.
+//! A job takes longer than the duration of its claim. The test moves the time, here and on GitHub.
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{Fleet, Stop};
@@ -9,12 +9,12 @@ use super::{Hub, WAIT, heard, minutes, trigger};
 use crate::fake::LOGIN;
 use crate::{stop, until};
 
-/// How long a claim holds without another word.
+/// Duration of a claim without renewal.
 const HELD: SignedDuration = SignedDuration::from_mins(60);
-/// It is renewed by then.
+/// Time by which it is renewed.
 const HALF: SignedDuration = SignedDuration::from_mins(31);
 
-/// What the marker on the issue says.
+/// Returns the end of the claim in the marker on the issue.
 fn holds_until(hub: &Hub) -> Timestamp {
     let issue = hub.fake.issue(7);
     let ours: Vec<_> = issue.comments.iter().filter(|comment| comment.login == LOGIN).collect();
@@ -53,7 +53,8 @@ async fn a_claim_is_renewed_while_its_job_runs_and_after_a_restart() {
     renewals.recv().await.unwrap();
     until_it_holds(&hub, &clock).await;
 
-    // The machine is off for longer than the claim holds. Nobody came meanwhile, so it is ours again.
+    // The machine is off for longer than the claim lasts. Nobody took the issue meanwhile, so it is claimed
+    // again.
     leave(fleet).await;
     later(&hub, &clock, minutes(120));
     let mut claims = heard(&hub.fake, "POST /repos/my-org/my-repo/issues/7/comments");
@@ -74,7 +75,7 @@ async fn leave(fleet: Fleet) {
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }
 
-/// The request was heard; its answer, and what follows from it, comes a moment later.
+/// Waits for the result of a request that has been received: its answer comes a moment later.
 async fn until_it_holds(hub: &Hub, clock: &Clock) {
     let is_single = || {
         let issue = hub.fake.issue(7);

@@ -23,7 +23,7 @@ fn shell(request: &Value, command: &str) -> Vec<String> {
     stream(request, &block, vec![json!({"type": "input_json_delta", "partial_json": input})], "tool_use")
 }
 
-/// Only Claude Code has a server to ask.
+/// Streams a question to a person; only Claude Code has the MCP server for it.
 pub(super) fn question(request: &Value) -> Vec<String> {
     let input = json!({"question": "Which of the two?"}).to_string();
     let block = json!({"type": "tool_use", "id": "toolu_1", "name": "mcp__cowhand__ask_person", "input": {}});
@@ -31,7 +31,7 @@ pub(super) fn question(request: &Value) -> Vec<String> {
 }
 
 fn message(request: &Value, content: &Value, stop: &str) -> Value {
-    // Each answer of a conversation has an id of its own, as a real one has.
+    // Each answer of a conversation has its own id, as with a real model.
     let id = format!("msg_{}", request["messages"].as_array().map_or(0, Vec::len));
     json!({
         "id": id, "type": "message", "role": "assistant", "model": request["model"], "content": content,

@@ -1,4 +1,4 @@
-//! A model on loopback, as four vendors would serve it. A word in the prompt says how it behaves.
+//! A fake model on loopback, with the APIs of four vendors. A word in the prompt selects its behaviour.
 
 mod anthropic;
 mod chat;
@@ -20,41 +20,41 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// What every answer costs, whatever was asked.
+/// Tokens of every answer.
 pub(crate) const INPUT: u64 = 700;
 pub(crate) const CACHED: u64 = 300;
 pub(crate) const OUTPUT: u64 = 50;
 
-/// A server of its own thread, gone with this.
+/// Server on its own thread, which ends when this is dropped.
 pub(crate) struct Models {
     address: SocketAddr,
     shared: Arc<Shared>,
     _runtime: tokio::runtime::Runtime,
 }
 
-/// What all requests see.
+/// State that all requests share.
 #[derive(Default)]
 struct Shared {
     served: Mutex<Vec<Served>>,
-    /// When the limit ends that somebody met.
+    /// End of the current limit.
     opens: Mutex<Option<SystemTime>>,
-    /// Where those work who have come to it.
+    /// Directories of the agents that have reached the limit.
     desks: watch::Sender<HashSet<String>>,
-    /// How many more answers a loop gets, if that is limited.
+    /// Number of further answers for a loop, if limited.
     answers: Mutex<Option<usize>>,
 }
 
-/// How long a limit lasts, from the moment at which everybody has come to it.
+/// Duration of a limit, from the moment at which all agents have reached it.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How many agents share it.
+/// Number of agents that share the provider.
 pub(crate) const SHARING: usize = 3;
 
-/// One request and what it got.
+/// Request with its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Served {
     pub(crate) path: String,
     pub(crate) body: Value,
-    /// By which header it came, with what before it.
+    /// Key, with the header and the prefix with which it came.
     pub(crate) key: Option<String>,
     pub(crate) scenario: Scenario,
     pub(crate) got: Got,
@@ -65,37 +65,37 @@ pub(crate) enum Got {
     Words,
     Shell,
     Error,
-    /// It waits for an answer until it goes.
+    /// The request waits for an answer until the client disconnects.
     Nothing,
 }
 
-/// What the prompt asks for, by a word like `SCENARIO:tool`.
+/// Behaviour that the prompt selects, by a word such as `SCENARIO:tool`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scenario {
     Text,
     /// One shell command, then a text.
     Tool,
-    /// One that nobody takes for harmless, then a text.
+    /// One shell command that is not harmless, then a text.
     Write,
     /// A question to a person, then a text.
     Question,
-    /// One shell command after the other, and each answer takes a while.
+    /// One shell command after another, with a delay before each answer.
     Loop,
-    /// The same, as fast as it goes.
+    /// The same without a delay.
     Spin,
-    /// A shell command that does not end, whose child has a session of its own.
+    /// A shell command that does not end, with a child in its own session.
     Setsid,
-    /// Words that come for longer than anybody waits.
+    /// Text that takes longer than any test waits.
     Slow,
-    /// Some words, then the connection is gone.
+    /// Some text, then the connection is closed.
     Cut,
-    /// One shell command, then a limit, and a text when that has ended.
+    /// One shell command, then a limit, and a text after its end.
     Limited,
     Error(u16),
 }
 
 impl Scenario {
-    /// The last word counts: a session that goes on holds the earlier ones, too.
+    /// Returns the scenario of the last word: a continued session contains earlier ones too.
     fn of(messages: &str) -> Self {
         let Some((_, word)) = messages.rsplit_once("SCENARIO:") else { return Self::Text };
         let end = word.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(word.len());
@@ -116,18 +116,18 @@ impl Scenario {
     }
 }
 
-/// What a request is to be answered with.
+/// Answer to a request.
 enum Reply {
     Words(String),
     Shell(String),
     Question,
 }
 
-/// How a vendor asks and streams.
+/// API of a vendor.
 struct Vendor {
-    /// Where a request has its conversation.
+    /// Field of a request with its conversation.
     conversation: &'static str,
-    /// What only an answered tool call has.
+    /// Text that only an answered tool call contains.
     answered: &'static str,
     words: fn(&Value, &[&str]) -> Vec<String>,
     shell: fn(&Value, &str) -> Vec<String>,
@@ -153,12 +153,12 @@ impl Models {
         format!("http://{}", self.address)
     }
 
-    /// A loop gets so many answers, and waits in vain for the next.
+    /// Limits the number of answers for a loop; the next request gets none.
     pub(crate) fn answers(&self, count: usize) {
         *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner) = Some(count);
     }
 
-    /// The requests that came until now, small talk of the CLIs included.
+    /// Returns all requests so far, including internal ones of the programs.
     pub(crate) fn served(&self) -> Vec<Served> {
         self.shared.served.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -194,7 +194,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     let got = match scenario {
         Scenario::Error(_) => Got::Error,
         _ if limit.is_some() => Got::Error,
-        // Without a shell it is a question beside the loop.
+        // A request without a shell tool is an internal one beside the loop.
         Scenario::Loop if shell_of(&body["tools"]).is_some() && !shared.has_an_answer() => Got::Nothing,
         Scenario::Tool | Scenario::Setsid | Scenario::Limited if !answered => Got::Shell,
         _ => Got::Words,
@@ -222,16 +222,17 @@ impl Shared {
         has_one
     }
 
-    /// Nobody meets the limit before all have come to it, however slow one of them is.
+    /// Waits until all agents have reached the limit, however slow one of them is.
     async fn everybody(&self, request: &str) {
         let desk = request.split_once("/desk-").map_or("", |(_, rest)| rest);
         let end = desk.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(desk.len());
         self.desks.send_if_modified(|desks| desks.insert(desk[..end].to_owned()));
-        // Whoever tests has less patience than the agents.
+        // The test fails before the agents time out.
         let _ = self.desks.subscribe().wait_for(|desks| desks.len() >= SHARING).await;
     }
 
-    /// When the limit ends, if there is one now. Whoever comes with the answer of a tool begins it, once.
+    /// Returns the end of the current limit, if there is one. The first request with the answer of a tool
+    /// begins it.
     fn limit(&self, begins: bool) -> Option<SystemTime> {
         let mut opens = self.opens.lock().unwrap_or_else(PoisonError::into_inner);
         if begins {
@@ -241,7 +242,7 @@ impl Shared {
     }
 }
 
-/// As the vendors say it to those who pay by the month.
+/// Builds the error of a used-up limit, as the vendors return it to subscription accounts.
 fn used_up(opens: SystemTime) -> Response {
     let second = opens.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() + 1;
     let reset = second.to_string();
@@ -273,7 +274,7 @@ fn error(code: u16) -> Response {
         "type": "error",
         "error": {"type": kind, "code": code, "message": format!("the model says {code}"), "status": "FAKE"},
     });
-    // Those who try again need not wait for it.
+    // Programs that retry need not wait for it.
     (StatusCode::from_u16(code).unwrap(), [("retry-after-ms", "1")], Json(body)).into_response()
 }
 
@@ -282,7 +283,7 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
         Scenario::Loop | Scenario::Spin => Reply::Shell("echo once more".to_owned()),
         Scenario::Tool if !answered => Reply::Shell("echo from-the-tool".to_owned()),
         Scenario::Setsid if !answered => {
-            // The child says that it is there; neither of the two ends by itself.
+            // The child writes its pid; neither of the two ends by itself.
             Reply::Shell("setsid sh -c 'echo $$ > child.pid; exec sleep 600' & sleep 600; wait".to_owned())
         }
         Scenario::Question if !answered => Reply::Question,
@@ -304,7 +305,7 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
         Scenario::Loop => 250,
         _ => 0,
     });
-    // A cut stream has begun to speak and never comes to its end.
+    // A cut stream begins and never ends.
     let count = if scenario == Scenario::Cut { events.len() / 2 } else { events.len() };
     let events = stream::iter(events.into_iter().take(count)).then(move |event| async move {
         tokio::time::sleep(pause).await;
@@ -317,13 +318,13 @@ fn answer(vendor: &Vendor, body: &Value, scenario: Scenario, answered: bool, str
     (StatusCode::OK, [(header::CONTENT_TYPE, kind)], body).into_response()
 }
 
-/// A server-sent event.
+/// Formats a server-sent event.
 fn event(name: Option<&str>, data: &Value) -> String {
     let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
     format!("{name}data: {data}\n\n")
 }
 
-/// The shell among the tools that a request offers, by the names that the four CLIs give it.
+/// Returns the shell among the tools of a request, by the names that the four programs use.
 fn shell_of(tools: &Value) -> Option<String> {
     const SHELLS: [&str; 6] = ["Bash", "exec_command", "shell_command", "shell", "run_shell_command", "bash"];
     let offered = tools.to_string();

@@ -1,4 +1,5 @@
-//! Whoever is killed: no container outlives its attempt, and none ends with the daemon.
+//! Kills of the processes around a container: no container outlives its attempt, and none ends with the
+//! daemon.
 
 use std::fs;
 
@@ -15,7 +16,7 @@ fn kill(pid: &Value) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// An agent that is up, and its attempt's folder.
+/// Running agent with its job.
 struct Running {
     scene: Scene,
     id: String,
@@ -36,7 +37,7 @@ impl Running {
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     }
 
-    /// Failed, and nothing is left of it.
+    /// Checks that the job failed and nothing is left.
     fn failed(&self) {
         let (job, said) = self.scene.ended(&self.id);
         assert_eq!(job["status"], "failed", "{job:#}\n{said}");
@@ -54,7 +55,7 @@ fn who_stands_for_it() {
     running.failed();
 }
 
-/// Who stands for it goes on by itself, to its end.
+/// The process that represents the container continues to its end.
 #[test]
 fn the_keeper() {
     let running = Running::new();
@@ -66,7 +67,7 @@ fn the_keeper() {
     running.scene.nothing_is_left();
 }
 
-/// A job without a keeper can be cancelled as well.
+/// A job without a keeper can be cancelled too.
 #[test]
 fn the_keeper_and_then_a_cancel() {
     let running = Running::new();
@@ -100,7 +101,7 @@ fn everybody() {
     running.failed();
 }
 
-/// Of an attempt whose folder is gone nobody knows any more; the container does.
+/// The folder of the attempt is gone; the labels of the container still identify it.
 #[test]
 fn everybody_and_the_folder() {
     let mut running = Running::new();
@@ -115,7 +116,7 @@ fn everybody_and_the_folder() {
     assert_eq!(job["status"], "failed", "{job:#}\n{said}");
 }
 
-/// The agent does not notice, and its job is told once.
+/// The agent is not affected, and its job is reported once.
 #[test]
 fn the_daemon() {
     let mut running = Running::new();
@@ -130,7 +131,7 @@ fn the_daemon() {
     running.scene.nothing_is_left();
 }
 
-/// It ends while nobody looks.
+/// The agent ends while no daemon runs.
 #[test]
 fn the_daemon_until_after_the_end() {
     let mut running = Running::new();
@@ -143,7 +144,8 @@ fn the_daemon_until_after_the_end() {
     assert!(said.contains("went on"), "{said}");
 }
 
-/// Podman's containers live on without it; one that cannot be heard is ended, with or without the engine.
+/// Podman's containers continue without it; a container that cannot be reached is ended, with or without the
+/// engine.
 #[test]
 fn the_engine() {
     let mut running = Running::new();
@@ -155,7 +157,7 @@ fn the_engine() {
         super::super::mentioned(&running.scene.path("desk")).is_empty().then_some(())
     });
     assert!(!running.scene.path("desk/over").exists());
-    // What is left of it is nothing but a name, which goes when somebody can be asked.
+    // Only its name remains, which is removed when the engine answers again.
     running.scene.kill_daemon();
     running.scene.podman.as_mut().unwrap().serve();
     running.scene.start();

@@ -1,4 +1,5 @@
-//! What a container cannot do, or an engine will not: the job fails before anything runs, and says why.
+//! Features that containers or the engine do not support: the job fails before anything runs, with the
+//! reason.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -57,13 +58,13 @@ fn no_engine() {
         why.contains(&format!("no engine listens at {}: start Docker or Podman", socket.display())),
         "{why}"
     );
-    // A file that nobody listens at any more.
+    // A socket file without a listener.
     drop(UnixListener::bind(&socket).unwrap());
     let why = refused(&mut at(&socket, IMAGE));
     assert!(why.contains("no engine listens at"), "{why}");
 }
 
-/// By the environment, if the config names none.
+/// The environment names the engine, if the config does not.
 #[test]
 fn where_the_engine_is() {
     let podman = Podman::new(User::Root);
@@ -89,7 +90,7 @@ fn a_closed_door() {
     assert!(why.contains("is closed to this user"), "{why}");
 }
 
-/// Answers each request in this way, or never.
+/// Starts a fake engine that answers each request in this way, or never.
 fn engine(
     answer: Option<&'static [(&'static str, &'static str)]>,
 ) -> (tempfile::TempDir, std::path::PathBuf) {
@@ -136,7 +137,7 @@ fn an_engine_that_is_none() {
     }
 }
 
-/// Its own words are told, of whatever form.
+/// The message of the engine is shown, in any form.
 #[test]
 fn an_engine_that_refuses() {
     for (status, body, word) in [
@@ -155,7 +156,7 @@ fn an_engine_that_refuses() {
     }
 }
 
-/// Known only once it is tried, inside.
+/// This is known only when the program is started inside.
 #[test]
 fn a_program_that_is_not_in_the_image() {
     let mut scene = plain(User::Root, "touch ran", &json!({"command": ["perl", "-e", "1"]}));
@@ -166,7 +167,7 @@ fn a_program_that_is_not_in_the_image() {
     scene.nothing_is_left();
 }
 
-/// Known only once the engine tries, and nothing has run.
+/// This is known only when the engine creates the container, and nothing has run.
 #[test]
 fn a_container_that_cannot_be_made() {
     let mut scene =
@@ -196,7 +197,7 @@ fn what_it_is_not_given() {
     assert!(why.contains("which no agent is given"), "{why}");
 }
 
-/// With herdctl's key, whose fleets run as far as they can; with ours it is an error of the config.
+/// With herdctl's key the fleet runs as far as possible; with our key it is an error of the config.
 #[test]
 fn what_needs_a_way_out() {
     let acp: Value = json!({"runtime": "acp"});

@@ -1,4 +1,4 @@
-//! What can be said about a container: by herdctl's key, by a schedule.
+//! Settings of containers: by herdctl's key, and by a schedule.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::super::podman::IMAGE;
 use super::super::refusals::refused;
 use super::super::{Podman, Scene, User, wait_until};
 
-/// herdctl's key may say the most in the fleet's own file.
+/// Creates a scene with herdctl's key, which has the most settings in the fleet's own file.
 fn herdctl(script: &str, docker: &Value) -> Scene {
     herdctl_at(Podman::new(User::Root), script, docker)
 }
@@ -64,7 +64,7 @@ fn herdctls_keys() {
     scene.nothing_is_left();
 }
 
-/// What it says and we do not do is not done in another way.
+/// Settings that are not supported are refused, and not replaced by others.
 #[test]
 fn herdctls_keys_that_cannot_be_had() {
     for (docker, word) in [
@@ -85,7 +85,7 @@ fn herdctls_keys_that_cannot_be_had() {
     }
 }
 
-/// Somebody on this machine's loopback is reached only from its own network.
+/// A service on this machine's loopback is reachable only from its own network.
 #[test]
 fn networks() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -110,7 +110,8 @@ fn networks() {
     }
 }
 
-/// The agent's and the schedule's: the stricter holds, and a container is stricter than namespaces.
+/// Of the agent's and the schedule's sandbox the stricter applies, and a container is stricter than
+/// namespaces.
 #[test]
 fn a_schedule_can_only_tighten() {
     let podman = Podman::new(User::Root);

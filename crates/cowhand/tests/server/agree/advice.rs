@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{name_of, told};
 use crate::Scene;
 
-/// Every command that a text advises can be run, and does what the text says.
+/// Checks that every advised command can be run, and does what the text says.
 pub(super) fn follow(scene: &Scene) {
     let advised = collect(scene);
     for expected in
@@ -23,7 +23,7 @@ pub(super) fn follow(scene: &Scene) {
                 let status = told(scene, &["schedule", "show", name])["status"].clone();
                 assert_ne!(status, "disabled", "{name} is on");
             }
-            // It may meet the limit at once again.
+            // The job may meet the limit again at once.
             ["unpark", _] => {
                 let (_, events, _) = scene.run(&["events", "--limit", "1000"]);
                 assert!(events.contains("provider:unparked"), "{events}");
@@ -33,7 +33,7 @@ pub(super) fn follow(scene: &Scene) {
     }
 }
 
-/// From everything that says how the fleet stands.
+/// Collects the commands from all texts about the state of the fleet.
 fn collect(scene: &Scene) -> BTreeSet<String> {
     let verbs: [&[&str]; 4] = [&["status"], &["schedule", "list"], &["asks"], &["work", "list", "--all"]];
     let mut texts: Vec<String> = verbs.iter().map(|verb| scene.run(verb).1).collect();
@@ -48,7 +48,8 @@ fn collect(scene: &Scene) -> BTreeSet<String> {
     texts.iter().flat_map(|text| commands(text)).collect()
 }
 
-/// What stands between backticks and begins with the name of the program. A place for something is no command.
+/// Returns the commands in backticks that begin with the name of the program, without those that have a
+/// placeholder.
 fn commands(text: &str) -> Vec<String> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let quoted = text.split('`').skip(1).step_by(2);

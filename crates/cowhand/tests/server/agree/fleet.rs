@@ -1,4 +1,4 @@
-//! The fleet, and how it gets into its states.
+//! The fleet, and how it reaches its states.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::told;
 use crate::{Scene, answer};
 
 /// `holder` keeps its place until there is a file `go`; `limited` meets a limit of its provider for a day;
-/// `closer` leaves its item's file in a state in which nobody can write the result into it.
+/// `closer` leaves its item's file in a state in which the result cannot be written into it.
 const FLEET: &str = r#"
 server: {listen: "127.0.0.1:0"}
 budget: {timezone: ZONE}
@@ -87,7 +87,7 @@ agents:
     default_prompt: Ask.
 "#;
 
-/// Schedule, status and why it does not fire now.
+/// Schedule, status and the reason why it does not fire now.
 pub(super) const STATES: [(&str, &str, Option<&str>); 20] = [
     ("steady/nightly", "idle", Some("not_due")),
     ("steady/office", "idle", Some("not_due")),
@@ -111,7 +111,7 @@ pub(super) const STATES: [(&str, &str, Option<&str>); 20] = [
     ("closer/close", "idle", Some("unsupported_type")),
 ];
 
-/// In every state that it has, and at rest: nothing changes any more by itself for a while.
+/// Starts a fleet in every state, in which nothing changes by itself for a while.
 pub(super) async fn driven() -> Scene {
     let mut scene = Scene::prepared(&fleet());
     for folder in ["tasks", "hard", "closed"] {
@@ -121,7 +121,7 @@ pub(super) async fn driven() -> Scene {
         let text = format!("---\ntitle: Do {name}\ncreated: 2024-01-01T00:00:00Z\n---\nText.\n");
         fs::write(scene.path(&format!("{name}.md")), text).unwrap();
     }
-    // Before anything fires: whoever comes second has no place.
+    // Before anything fires: the second job gets no place.
     fs::write(scene.path("cowhand.yaml"), without_full(&fleet())).unwrap();
     scene.start(&[]);
     told(&scene, &["trigger", "holder"]);
@@ -153,7 +153,7 @@ pub(super) async fn driven() -> Scene {
         let job = |id: &str| told(&scene, &["job", id])["status"].clone();
         job(&waiting) == "pending" && job(&cancelled) == "cancelled"
     });
-    // At last the config on disk is one that nobody can use.
+    // At last, write an invalid config.
     fs::write(scene.path("cowhand.yaml"), format!("{}\nnonsense: true\n", fleet())).unwrap();
     scene.until("the config to be refused", || {
         told(&scene, &["status"])["daemon"]["config_refused_at"].is_string()
@@ -172,8 +172,8 @@ fn in_their_states(scene: &Scene) -> bool {
         })
 }
 
-/// Everything with a time of day has it half a day from now, in a zone in which it is about noon: nothing falls due and no
-/// day ends while the story is told.
+/// Returns the config. All times of day are half a day from now, in a zone in which it is about noon: nothing
+/// falls due and no day ends during the test.
 fn fleet() -> String {
     let hour = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let offset = 12 - hour;
@@ -187,7 +187,7 @@ fn without_full(fleet: &str) -> String {
         .replace("    default_prompt: Hold.\n    schedules:\n", "    default_prompt: Hold.\n")
 }
 
-/// One that waits for an answer, as its agent asks it.
+/// Creates an open ask, as an agent does.
 async fn ask(scene: &Scene) {
     let job = told(scene, &["trigger", "asker"])["id"].as_str().unwrap().to_owned();
     scene.until("the agent to be up", || scene.path("token").exists());

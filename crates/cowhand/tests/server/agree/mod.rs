@@ -1,5 +1,6 @@
-//! One fleet with a schedule, a job, an item, an ask, a budget, a provider and a config in each of their states: the command
-//! line, the API, the pages, `state.yaml` and the metrics say the same about each, and advice works when it is followed.
+//! One fleet with a schedule, a job, an item, an ask, a budget, a provider and a config in each of their
+//! states: the command line, the API, the pages, `state.yaml` and the metrics agree about each, and advised
+//! commands work.
 
 mod advice;
 mod fleet;
@@ -17,7 +18,7 @@ async fn everything_that_is_shown_agrees() {
     let token = scene.token("reader", "read");
     let surfaces = Surfaces { scene: &scene, token: &token };
     let (schedules, state) = surfaces.settled().await;
-    // The fleet is in the states that it was driven to.
+    // The fleet has the intended states.
     for (name, status, reason) in fleet::STATES {
         let view = schedules.iter().find(|view| name_of(view) == name).unwrap();
         assert_eq!((&view["status"], &view["skip_reason"]), (&json!(status), &json!(reason)), "{view}");
@@ -51,7 +52,7 @@ fn time(value: &Value) -> Option<Timestamp> {
     value.as_str().map(|text| text.parse().unwrap())
 }
 
-/// What a verb prints as JSON.
+/// Returns the JSON of a verb.
 fn told(scene: &Scene, arguments: &[&str]) -> Value {
     let (code, out, said) = scene.run(&[arguments, &["--json"]].concat());
     assert_eq!(code, 0, "{arguments:?}: {out}{said}");

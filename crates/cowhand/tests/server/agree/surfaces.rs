@@ -1,4 +1,4 @@
-//! What each surface says, held against what the API says.
+//! Comparison of each surface with the API.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ impl Surfaces<'_> {
         self.page("/metrics").await
     }
 
-    /// The schedules, and `state.yaml` once it says the same of each.
+    /// Returns the schedules, and `state.yaml` when it agrees with them.
     pub(super) async fn settled(&self) -> (Vec<Value>, Value) {
         let schedules = self.api("schedules").await["items"].as_array().unwrap().clone();
         let mut state = Value::Null;
@@ -74,7 +74,7 @@ impl Surfaces<'_> {
         assert_eq!(kept["last_error"], view["last_error"], "{name}: state.yaml");
         self.schedule_in_numbers(view, next).await;
         self.schedule_on_pages(view, next).await;
-        // What became of its firings.
+        // The outcomes of its firings.
         let ledger = self.api(&format!("schedules/{agent}/{schedule}/firings?limit=10")).await;
         assert_eq!(why["firings"], ledger["items"], "{name}: the ledger");
         let (_, why, _) = self.scene.run(&["why", &name]);
@@ -109,7 +109,7 @@ impl Surfaces<'_> {
         assert!(field(&page, "Status").contains(&status), "{name}: {}", field(&page, "Status"));
         assert_eq!(due(field(&page, "Next")).first().copied(), next, "{name}: its page");
         assert_eq!(page.contains("Next firings"), next.is_some(), "{name}: its page lists next firings");
-        // What its file turns off is not turned on here.
+        // A schedule that its file turns off has no button to turn it on.
         let place = view["off_in_file"].as_str();
         assert_eq!(page.contains("is turned off by"), place.is_some(), "{name}: {page}");
         assert!(place.is_none_or(|place| page.contains(&escaped(place)) && !page.contains("/enable\"")));
@@ -262,7 +262,7 @@ impl Surfaces<'_> {
         }
         let page = self.page("/usage").await;
         assert!(page.contains("$0.04") && page.contains("$0.05"), "{page}");
-        // Who has no money is told where people look first.
+        // An exhausted budget is shown where people look first.
         let poor =
             told(self.scene, &["schedule", "show", "poor/costs"])["skip_note"].as_str().unwrap().to_owned();
         let (_, status, _) = self.scene.run(&["status"]);
@@ -302,7 +302,7 @@ impl Surfaces<'_> {
         assert_eq!(self.scene.run(&["config", "check"]).0, 3);
     }
 
-    /// What people read: no next time that has passed, and none of what does not fire.
+    /// Checks the texts: no next time that has passed, and none for schedules that do not fire.
     pub(super) fn texts(&self, schedules: &[Value]) {
         let (_, list, _) = self.scene.run(&["schedule", "list"]);
         let (_, status, _) = self.scene.run(&["status"]);
@@ -329,14 +329,14 @@ fn in_state(state: &Value, view: &Value) -> Value {
     state["agents"][agent]["schedules"][schedule].clone()
 }
 
-/// What stands beside a name in the head of a page.
+/// Returns the value beside a name in the head of a page.
 fn field<'p>(page: &'p str, name: &str) -> &'p str {
     let (_, rest) =
         page.split_once(&format!("<dt>{name}</dt><dd>")).unwrap_or_else(|| panic!("{name} in {page}"));
     rest.split_once("</dd>").unwrap().0
 }
 
-/// The times to come that a part of a page shows.
+/// Returns the future times in a part of a page.
 fn due(part: &str) -> Vec<Timestamp> {
     let times =
         part.split("<time ").skip(1).filter(|time| time.split('>').next().unwrap().contains("data-due"));
@@ -344,12 +344,12 @@ fn due(part: &str) -> Vec<Timestamp> {
     times.map(|time| time.parse().unwrap()).collect()
 }
 
-/// As text stands in a page.
+/// Escapes a text for a page.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Maps within maps, one key a line: all that these views are made of.
+/// Parses nested maps with one key per line, which is all that these views contain.
 fn yaml(text: &str) -> Value {
     let mut all = json!({});
     let mut above: Vec<(usize, String)> = Vec::new();
@@ -371,7 +371,7 @@ fn yaml(text: &str) -> Value {
     all
 }
 
-/// `0s ago` and `in 0s`.
+/// Checks for times that are empty: `0s ago` and `in 0s`.
 fn says_nothing(text: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric()).any(|word| word == "0s")
 }

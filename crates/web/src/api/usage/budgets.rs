@@ -1,4 +1,4 @@
-//! How budgets stand.
+//! The state of budgets.
 
 use cowhand_core::budget::{Budget, Ledger, Scope, SpendLimits, Spending, Unit, Window};
 use cowhand_core::id::AgentName;
@@ -7,24 +7,24 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One budget of a day or a month. Amounts are dollars or tokens, as `unit` says.
+/// Budget of a day or a month. Amounts are dollars or tokens, according to `unit`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetView {
     pub scope: Scope,
-    /// None for the fleet's.
+    /// Agent; none for a budget of the fleet.
     pub agent: Option<AgentName>,
     pub window: Window,
     pub unit: Unit,
     pub limit: f64,
-    /// By attempts that have ended, and by those under way as far as they tell.
+    /// Amount spent by ended attempts, and by running ones as far as they report it.
     pub spent: f64,
-    /// What attempts under way have reserved beyond that.
+    /// Amount reserved by running attempts beyond that.
     pub reserved: f64,
-    /// When it begins anew.
+    /// End of the current day or month, when the budget is reset.
     pub until: Timestamp,
 }
 
-/// The fleet's first, then those of the agents in the order of the files.
+/// Returns the budgets: the fleet's first, then those of the agents in the order of the files.
 pub fn views(roster: &Roster, ledger: &Ledger, now: Timestamp, only: Option<&AgentName>) -> Vec<BudgetView> {
     let Some(periods) = roster.agents.iter().find_map(|agent| SpendLimits::of(roster, agent, now)) else {
         return Vec::new();

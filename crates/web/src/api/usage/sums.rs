@@ -1,4 +1,4 @@
-//! Adding up what was spent, one way for each column of people's interest.
+//! Sums of spending, by day, agent, model, schedule and others.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ impl Total {
     }
 }
 
-/// Money first; among those that cost nothing, or nobody knows what, the tokens decide.
+/// Returns the sort key: the cost first; if there is none or it is unknown, the tokens.
 fn weight(usage: &ModelUsage) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "only for an order")]
     let tokens = usage.fresh_tokens() as f64;

@@ -1,4 +1,4 @@
-//! What holds agents back: money, providers, and people who have not answered.
+//! Metrics of what holds agents back: budgets, providers, and open asks.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use super::Metrics;
 use super::text::{Kind, Page};
 use crate::api::{BudgetView, Problem, budget_views};
 
-/// More of them are not waited for at once.
+/// Largest number of open asks that are counted.
 const MOST_ASKS: u32 = 10_000;
 
 impl Metrics {
-    /// By agent, or the fleet's with an empty name.
+    /// Writes the budgets, by agent; those of the fleet have an empty name.
     pub(super) async fn budgets(&self, page: &mut Page) -> Result<(), Problem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let ledger = self.fleet.store().spending(&roster, now).await?;

@@ -1,7 +1,7 @@
 //! `/metrics`: the fleet in numbers, for Prometheus.
 //!
-//! What happened is counted from the event log, what was spent comes from the table of usage, and how things stand is
-//! looked at when somebody asks. So all but the store's latency and this process are the whole fleet's, also where
+//! Counts come from the event log, spending from the table of usage, and current states are read at each
+//! request. So all metrics but the store's latency and this process are those of the whole fleet, even if
 //! several nodes share a store.
 
 mod limits;
@@ -67,7 +67,7 @@ impl Metrics {
         Ok(page)
     }
 
-    /// What waits and what runs, and how the schedules stand.
+    /// Writes waiting and running jobs, and the states of the schedules.
     async fn live(&self, page: &mut Page) -> Result<(), Problem> {
         let snapshot = self.fleet.store().snapshot().await?;
         let roster = self.fleet.roster();
@@ -75,7 +75,7 @@ impl Metrics {
             let of_agent = snapshot.jobs.iter().filter(|job| job.agent == *agent);
             of_agent.filter(|job| matches!(job.state, LiveState::Running { .. }) == runs).count()
         };
-        // Those that left the config after those that are in it.
+        // Agents that left the config come after those in it.
         let left = snapshot.jobs.iter().map(|job| &job.agent).filter(|name| roster.agent(name).is_none());
         let left: BTreeSet<&AgentName> = left.collect();
         let jobs = roster.agents.iter().map(|agent| &agent.name).chain(left).flat_map(|agent| {

@@ -1,10 +1,10 @@
-//! This process, under the names that Prometheus' own clients use.
+//! Metrics of this process, with the names that Prometheus' own clients use.
 
 use std::fs;
 
 use super::text::{Kind, Page};
 
-/// Where there is no `/proc` these are left out.
+/// Writes the metrics; leaves them out where there is no `/proc`.
 pub(super) fn write(page: &mut Page) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
@@ -19,7 +19,7 @@ pub(super) fn write(page: &mut Page) {
     }
 }
 
-/// User and system time, which stand behind the name in brackets, in ticks.
+/// Returns user and system time, which come after the name in brackets, in ticks.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, fields) = stat.rsplit_once(')')?;

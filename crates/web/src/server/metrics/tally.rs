@@ -1,5 +1,5 @@
-//! What has happened since this daemon began, counted from the event log. It is read on when somebody asks, so metrics
-//! that nobody wants cost nothing.
+//! Counts of events since this daemon began, from the event log. The log is read on at each request, so
+//! metrics that nobody reads cost nothing.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use cowhand_store::{Store, StoreError};
 
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// The last event that is counted.
+    /// Last event that is counted.
     seq: i64,
     firings: BTreeMap<Firing, u64>,
     jobs: BTreeMap<Ended, u64>,
@@ -28,7 +28,7 @@ pub(super) struct Tally {
     lateness: Histogram,
     wait: Histogram,
     durations: BTreeMap<AgentName, Histogram>,
-    /// Jobs that have not begun, and since when.
+    /// Jobs that have not begun, with the start of their wait.
     waiting: HashMap<JobId, Timestamp>,
 }
 
@@ -180,7 +180,7 @@ impl Tally {
         page.histograms("cowhand_job_wait_seconds", "From the making of a job to its first attempt.", wait);
     }
 
-    /// What held agents back.
+    /// Writes the counts of what held agents back.
     fn write_holds(&self, page: &mut Page) {
         let two = |agent: &AgentName, name: &'static str, value: &str| {
             [("agent", agent.to_string()), (name, value.to_owned())]
@@ -199,7 +199,7 @@ impl Tally {
     }
 }
 
-/// None of these is negative, even if a clock was set back.
+/// Returns the seconds between two times, never negative even if a clock was set back.
 fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0)
 }

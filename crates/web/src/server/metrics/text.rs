@@ -1,10 +1,10 @@
-//! How metrics are written: Prometheus' text format.
+//! Prometheus' text format.
 
 use std::fmt::Write as _;
 
 use cowhand_store::histogram::Histogram;
 
-/// All metrics of one moment, on their way to text.
+/// All metrics of one moment, as text.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     text: String,
@@ -23,7 +23,7 @@ impl Page {
         self.text
     }
 
-    /// One metric: what it is, and its samples.
+    /// Writes one metric: its description and its samples.
     pub(super) fn family<L, V>(
         &mut self,
         kind: Kind,

@@ -1,4 +1,4 @@
-//! One agent: how it is set up, its schedules, its jobs, and a way to give it something to do.
+//! The page of an agent: its settings, schedules and jobs, and a form that gives it work.
 
 use axum::extract::{Path, State};
 use cowhand_core::job::JobRecord;
@@ -87,7 +87,7 @@ pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     }
 }
 
-/// When it fires, or why it does not.
+/// Shows the next firing, or the reason why there is none.
 pub(super) fn next(schedule: &ScheduleView, now: Timestamp) -> Markup {
     html! {
         @if let Some(time) = schedule.next_run_at { (marks::due(time, now)) }

@@ -1,4 +1,4 @@
-//! What agents wait for a person to say: on the fleet's page and on the job's, with what can be said.
+//! The asks of agents, on the page of the fleet and of the job, with the possible answers.
 
 use cowhand_core::ask::{Answered, Ask, AskState, Asked, Denial};
 use maud::{Markup, html};
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::text::{self, Text};
 use super::{layout, marks};
 
-/// Those that wait; nothing if none does.
+/// Shows open asks; nothing if there are none.
 pub(super) fn waiting(asks: &[Ask]) -> Markup {
     if asks.is_empty() {
         return html! {};
@@ -15,7 +15,7 @@ pub(super) fn waiting(asks: &[Ask]) -> Markup {
     layout::part("asks", "Waiting for you", &html! { span.muted { (asks.len()) } }, &list)
 }
 
-/// All of one job, with what was said.
+/// Shows all asks of one job, with the answers.
 pub(super) fn of_job(asks: &[Ask]) -> Markup {
     if asks.is_empty() {
         return html! {};
@@ -24,7 +24,7 @@ pub(super) fn of_job(asks: &[Ask]) -> Markup {
     layout::part("asks", "Asked", &html! { span.muted { (asks.len()) } }, &list)
 }
 
-/// What rules denied the job, so that nobody was asked.
+/// Shows the uses of tools that rules denied, so that nobody was asked.
 pub(super) fn denied(denials: &[Denial]) -> Markup {
     if denials.is_empty() {
         return html! {};
@@ -72,7 +72,7 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
     }
 }
 
-/// As a word that everybody knows.
+/// Returns the status with the mark for this state.
 const fn mark(state: &AskState) -> &'static str {
     match state {
         AskState::Open => "waiting",
@@ -82,13 +82,13 @@ const fn mark(state: &AskState) -> &'static str {
     }
 }
 
-/// The beginning of what is opened by a click.
+/// Shortens the input to the text that a click expands.
 fn in_short(input: &serde_json::Value) -> String {
     let command = input.get("command").and_then(serde_json::Value::as_str);
     text::short(&command.map_or_else(|| input.to_string(), |command| command.replace('\n', " ")), 160)
 }
 
-/// A command as it is, anything else as it is written.
+/// Formats a lone command as text, any other input as JSON.
 fn input_of(input: &serde_json::Value) -> String {
     let fields = input.as_object();
     let command = input.get("command").and_then(serde_json::Value::as_str);
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(waiting(&[]).into_string(), "");
     }
 
-    /// A tool's name is whatever the agent says.
+    /// The name of a tool can be any text of the agent.
     #[test]
     fn what_rules_denied() {
         let denial = |tool: &str, times| Denial {

@@ -1,5 +1,5 @@
-//! The stylesheet and the script: part of the program, named after what is in them, so that a browser keeps them for
-//! ever and still never has an old one.
+//! The stylesheet and the script: part of the program, and named after a hash of their content, so that a
+//! browser can keep them for ever and never uses an old one.
 
 use std::sync::LazyLock;
 

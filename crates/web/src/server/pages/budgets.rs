@@ -1,4 +1,4 @@
-//! What budgets leave, on the pages of the fleet and of usage.
+//! The rest of budgets, on the pages of the fleet and of usage.
 
 use cowhand_core::budget::{Unit, Window};
 use maud::{Markup, html};
@@ -14,7 +14,7 @@ fn amount(unit: Unit, amount: f64) -> String {
     }
 }
 
-/// How much of it is gone, in percent of its length.
+/// Returns the share of a part in the budget, in percent.
 fn share(part: f64, budget: &BudgetView) -> f64 {
     if budget.limit > 0.0 { (part / budget.limit * 100.0).clamp(0.0, 100.0) } else { 100.0 }
 }
@@ -42,7 +42,7 @@ pub(super) fn table(budgets: &[BudgetView]) -> Markup {
     }
 }
 
-/// `of $5.00` after what was spent today: the fleet's budget of a day, if it has one in dollars.
+/// Formats `of $5.00` after the spending of today: the fleet's budget of a day, if it has one in dollars.
 pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
     let of_fleet = |budget: &&BudgetView| {
         budget.agent.is_none() && budget.window == Window::Day && budget.unit == Unit::Usd
@@ -50,7 +50,7 @@ pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
     html! { @if let Some(budget) = budgets.iter().find(of_fleet) { " of " (marks::money(budget.limit)) } }
 }
 
-/// Those of which less than a tenth is left.
+/// Returns the budgets of which less than a tenth is left.
 pub(super) fn tight(budgets: &[BudgetView]) -> Vec<BudgetView> {
     budgets.iter().filter(|budget| is_tight(budget)).cloned().collect()
 }

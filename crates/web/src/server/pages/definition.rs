@@ -1,4 +1,4 @@
-//! What a schedule is meant to do, as the config says it, with secrets masked.
+//! The definition of a schedule in the config, with secrets masked.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};
@@ -8,17 +8,17 @@ use super::{Pages, Refused, marks};
 use crate::api::{Code, Status, segment};
 use cowhand_engine::fleet::ScheduleView;
 
-/// A schedule as it is written, and where its webhooks go.
+/// Definition of a schedule, with the address of its webhook.
 #[derive(Debug, Default)]
 pub(super) struct Definition {
     written: Map<String, Value>,
-    /// Of the agent, for a schedule that has none.
+    /// Default prompt of the agent, for a schedule that has none.
     default_prompt: Option<String>,
     webhook: Option<String>,
 }
 
 impl Pages {
-    /// Reads the definition from the config as it runs; there is none if the agents came from no file.
+    /// Reads the definition from the loaded config; it is empty if the agents came from no file.
     pub(super) async fn definition(&self, view: &ScheduleView) -> Result<Definition, Refused> {
         let config = match self.client.get::<Value>("config").await {
             Ok(config) => config,
@@ -40,7 +40,7 @@ impl Pages {
     }
 }
 
-/// These have a place of their own on the page.
+/// Keys that the page shows elsewhere.
 const ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
@@ -63,7 +63,7 @@ pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
     super::layout::part("definition", "Definition", &html! { span.muted { "as the config says" } }, &content)
 }
 
-/// A text as it is, anything else as it is written in JSON.
+/// Formats a text as it is, any other value as JSON.
 fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }

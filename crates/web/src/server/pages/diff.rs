@@ -1,4 +1,4 @@
-//! What is different between a job and the one that it came from: what they were told, and what they said.
+//! The differences between a job and the one it came from, in prompt and output.
 
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -11,9 +11,9 @@ use super::text::plain;
 use super::{Answer, Pages, marks, output};
 use crate::api::{Problem, segment};
 
-/// More lines of output than this are not compared.
+/// Largest number of lines of output that are compared.
 const MOST_LINES: usize = 2000;
-/// Two texts with nothing in common take long to compare.
+/// Time limit of a comparison: two texts with nothing in common take long.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
 pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> Answer {

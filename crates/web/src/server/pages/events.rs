@@ -1,4 +1,4 @@
-//! What happened, the latest first.
+//! The events, the newest first.
 
 use axum::extract::State;
 use cowhand_core::event::Event;
@@ -68,7 +68,7 @@ fn table(events: &[Event]) -> Markup {
     }
 }
 
-/// What the event says beyond its type.
+/// Formats the fields of the event beside its type.
 fn details(event: &Event) -> String {
     let Ok(Value::Object(fields)) = serde_json::to_value(&event.fact) else { return String::new() };
     let told = fields.iter().filter(|(key, _)| key.as_str() != "type").map(|(key, value)| match value {

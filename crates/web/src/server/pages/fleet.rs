@@ -1,4 +1,4 @@
-//! The fleet at a glance: what runs, what comes, what went wrong.
+//! The page of the fleet: running jobs, coming firings, failures.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
-    // Whose days these are, the API knows.
+    // The API knows the time zone of these days.
     let spent: UsageView = client.get("usage").await?;
     let today = spent.days.last().map(|day| day.total).unwrap_or_default();
     let tight = budgets::tight(&spent.budgets);
@@ -63,7 +63,7 @@ async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>,
     Ok(lines)
 }
 
-/// Where the others are, if not all are shown.
+/// Shows a link to the others, if not all are shown.
 fn more(all: usize, shown: usize, status: &str) -> Markup {
     html! {
         @if all > shown {
@@ -89,7 +89,7 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
                 @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {
-                        // Nobody told a price.
+                        // No price is known.
                         None if tokens > 0 && spent.budgets.is_empty() => { (marks::count(tokens)) " tokens" }
                         dollars => { (marks::money(dollars.unwrap_or_default())) (budgets::of_today(&spent.budgets)) }
                     }
@@ -100,10 +100,10 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
     }
 }
 
-/// What concerns the whole fleet and is not as it should be.
+/// Shows problems that concern the whole fleet.
 fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup {
     let poor = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
-    // Each budget once, of however many schedules.
+    // Each budget once, for any number of schedules.
     let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();
     html! {
         div #alerts data-live {
@@ -124,7 +124,7 @@ fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup
     }
 }
 
-/// Why one does not fire although nobody turned it off.
+/// Returns the reason why a schedule does not fire although nobody turned it off.
 fn stopped(schedule: &ScheduleView, now: Timestamp) -> Option<String> {
     match schedule.status {
         ScheduleStatus::Error => schedule.last_error.clone(),

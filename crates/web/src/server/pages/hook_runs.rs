@@ -1,4 +1,4 @@
-//! What was done after a job has ended: its hooks, what came of each and what it said.
+//! The hook runs of an ended job, with their results and output.
 
 use cowhand_core::hook::HookRun;
 use maud::{Markup, html};
@@ -36,7 +36,7 @@ fn row(hook: &HookRun) -> Markup {
     }
 }
 
-/// A line as it is; more of it behind its first one.
+/// Shows a single line as it is; a longer text folded behind its first line.
 fn said_in(said: &str) -> Markup {
     let said = plain(said);
     let said = said.trim();

@@ -1,4 +1,4 @@
-//! One job: how it stands, what it was told, what it says, and what can be done with it.
+//! The page of a job: its state, prompt and output, and its actions.
 
 use axum::extract::{Path, State};
 use cowhand_core::budget::assumed_sentence;
@@ -18,11 +18,11 @@ use crate::api::{Cancellation, JobView, SourceTold, Waits, segment};
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
     view: Shown,
-    /// How many lines to leave out.
+    /// Number of lines to skip.
     after: Option<u64>,
 }
 
-/// How the output is shown; links that say nothing leave it empty.
+/// Form of the output; empty in links that do not choose one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 enum Shown {
     #[default]
@@ -123,7 +123,7 @@ fn head(
     }
 }
 
-/// Which job it follows, which follow it, and what it did not get.
+/// Shows the job that it follows, its follow-ups, and a refused follow-up.
 fn followups(view: &JobView) -> Markup {
     html! {
         @if view.follows.is_some() || !view.followed_by.is_empty() {
@@ -205,7 +205,7 @@ fn place(window: &Window) -> String {
     }
 }
 
-/// A new job that begins with what this one knows.
+/// Shows the dialog for a new job that continues from this one's session.
 fn fork(job: &JobRecord) -> Markup {
     html! {
         dialog #fork aria-labelledby="fork-title" {

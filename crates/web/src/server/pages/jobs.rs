@@ -1,4 +1,4 @@
-//! All jobs, the newest first, as the address asks for them.
+//! The list of jobs, the newest first, with the filters of the query.
 
 use axum::extract::State;
 use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
@@ -10,7 +10,7 @@ use super::layout::{Frame, Tab, empty};
 use super::{Answer, Pages, Params, marks, now, query};
 use crate::api::{AgentView, Page, segment};
 
-/// All as text, and empty when a form leaves a field empty.
+/// Query of the page. All fields are text, and empty where a form leaves them empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
@@ -33,7 +33,7 @@ impl Asked {
         ]
     }
 
-    /// What is set, as it stands behind a `?`.
+    /// Returns the fields that are set, as a query.
     fn query(&self) -> String {
         query(&self.fields())
     }
@@ -112,7 +112,7 @@ fn choice<'a>(name: &str, label: &str, chosen: &str, values: impl Iterator<Item 
     }
 }
 
-/// Jobs in rows; `nothing` if there are none.
+/// Shows jobs in rows; `nothing` if there are none.
 pub(super) fn table(jobs: &[JobRecord], now: Timestamp, nothing: &Markup) -> Markup {
     if jobs.is_empty() {
         return nothing.clone();

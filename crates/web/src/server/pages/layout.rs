@@ -1,10 +1,10 @@
-//! What all pages share: head, navigation, the dialogs of the script.
+//! The parts that all pages share: head, navigation, the dialogs of the script.
 
 use maud::{DOCTYPE, Markup, html};
 
 use super::{assets, marks};
 
-/// Where in the navigation a page belongs.
+/// Place of a page in the navigation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tab {
     Fleet,
@@ -17,7 +17,7 @@ pub(super) enum Tab {
     None,
 }
 
-/// With its address, its name and the key that leads to it after `g`.
+/// Tabs, each with its path, its name and the key that opens it after `g`.
 const TABS: [(Tab, &str, &str, &str); 7] = [
     (Tab::Fleet, "/", "Fleet", "f"),
     (Tab::Timeline, "/timeline", "Timeline", "t"),
@@ -32,12 +32,12 @@ const TABS: [(Tab, &str, &str, &str); 7] = [
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
     pub(super) tab: Tab,
-    /// Whose events change the page, as `agent=NAME` or `job=ID`; none means everybody's.
+    /// Events that update the page, as `agent=NAME` or `job=ID`; none means all events.
     pub(super) follow: Option<&'a str>,
 }
 
-/// A page. `seq` is the newest event it knows of; without one it does not follow them. `asks` is how many answers agents
-/// wait for.
+/// Builds a page. `seq` is the newest event that it shows; without one it does not follow events. `asks` is
+/// the number of open asks.
 pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -69,7 +69,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Mark
     }
 }
 
-/// For those who have not come in: nothing about the fleet.
+/// Builds a page for visitors who are not logged in: it reveals nothing about the fleet.
 pub(super) fn bare(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
@@ -86,7 +86,8 @@ pub(super) fn bare(title: &str, main: &Markup) -> Markup {
     }
 }
 
-/// `asks`: how many answers agents wait for, which is seen from another tab.
+/// Builds the head. `asks` is the number of open asks, so that it is visible in the title of the browser's
+/// tab.
 fn head(title: &str, asks: usize) -> Markup {
     html! {
         head {
@@ -124,7 +125,7 @@ fn keys() -> Markup {
     }
 }
 
-/// The script asks here before it does what cannot be undone.
+/// Builds the dialog with which the script asks for confirmation of what cannot be undone.
 fn confirm() -> Markup {
     html! {
         dialog #confirm aria-labelledby="confirm-text" {
@@ -139,7 +140,7 @@ fn confirm() -> Markup {
     }
 }
 
-/// A part with a heading that the script keeps true.
+/// Builds a part with a heading that the script keeps up to date.
 pub(super) fn part(id: &str, title: &str, more: &Markup, content: &Markup) -> Markup {
     html! {
         section.part id=(id) data-live aria-labelledby={ (id) "-title" } {
@@ -149,7 +150,7 @@ pub(super) fn part(id: &str, title: &str, more: &Markup, content: &Markup) -> Ma
     }
 }
 
-/// What is not there yet, and what to type so that it is.
+/// Builds the text for an empty list, with a command that fills it.
 pub(super) fn empty(text: &str, command: Option<&str>) -> Markup {
     html! {
         p.empty { (text) @if let Some(command) = command { " " code { (command) } } }

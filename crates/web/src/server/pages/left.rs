@@ -1,4 +1,4 @@
-//! An agent or a schedule that left the config: its jobs, and what a person can do about them.
+//! The page of an agent or a schedule that left the config: its jobs, and how a person can handle them.
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::JobRecord;
@@ -9,7 +9,7 @@ use super::text::Text;
 use super::{Answer, Pages, jobs, now, query};
 use crate::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence};
 
-/// Without such jobs, the problem stands.
+/// Builds the page. Returns the problem if there are no such jobs.
 pub(super) async fn page(pages: &Pages, agent: &str, schedule: Option<&str>, problem: Problem) -> Answer {
     let Some(name) = agent.parse::<AgentName>().ok().filter(|_| problem.code == Code::NotFound) else {
         return Err(problem.into());

@@ -1,4 +1,4 @@
-//! The output of a job as it grows, for the script on its page: lines as they are shown there, in events of their own.
+//! The growing output of a job, for the script on its page: rendered lines, as server-sent events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) struct Asked {
     raw: u8,
 }
 
-/// The most lines of one event, and how long one that is not full waits for more.
+/// Largest number of lines in one event; `GATHER` is how long an event that is not full waits for more.
 const MOST: usize = 250;
 const GATHER: Duration = Duration::from_millis(40);
 
@@ -37,12 +37,13 @@ struct Live {
 #[derive(Debug, PartialEq, Eq)]
 enum End {
     NotYet,
-    /// The job has ended and all its lines were sent; the page is still to be told.
+    /// The job has ended and all its lines were sent; the page has not been notified yet.
     ToTell,
     Told,
 }
 
-/// Each event has the number of its last line as id, so a browser that was cut off goes on where it was.
+/// Streams the output. The id of each event is the number of its last line, so that a browser can continue
+/// after a lost connection.
 pub(super) async fn stream(
     State(pages): State<Pages>,
     Path(job): Path<String>,
@@ -63,11 +64,12 @@ pub(super) async fn stream(
 }
 
 impl Live {
-    /// None ends the answer. A page that was not told that the job has ended comes back.
+    /// Returns the next event; none ends the answer. A page that was not notified of the job's end
+    /// reconnects.
     async fn next(&mut self) -> Option<Event> {
         let mut page = String::new();
         let mut gathered = 0;
-        // Waits for the first line, and only a moment for those that come with it.
+        // Wait for the first line, and only briefly for those after it.
         while self.end == End::NotYet && gathered < MOST {
             let next = self.lines.next();
             let line = if gathered == 0 {

@@ -1,4 +1,4 @@
-//! Coming in: a link that works once becomes a cookie, which is a token like any other.
+//! Login: a link that works once gives a cookie, which is a token like any other.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const DAYS: u32 = 30;
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     codes: Logins,
-    /// How often an address may try.
+    /// Limit on attempts of an address.
     tries: Arc<Limit>,
     has_tls: bool,
 }
@@ -41,7 +41,7 @@ pub(super) async fn enter(
     Path(code): Path<String>,
 ) -> Result<Response, Response> {
     pages.login.tries.take(peer.ip()).map_err(IntoResponse::into_response)?;
-    // Looking whether there is a page must not use the link up.
+    // A HEAD request must not use up the link.
     let taken = if method == Method::GET { pages.login.codes.take(&code) } else { None };
     let Some(taken) = taken else {
         warn!(peer = %peer.ip(), "a login link that is not good");
@@ -72,7 +72,7 @@ pub(super) async fn enter(
     Ok(response)
 }
 
-/// The login could not be completed, and the link is not used up.
+/// Builds the page for a login that could not be completed; the link is not used up.
 fn not_now(problem: Problem) -> Response {
     warn!("a browser could not come in: {problem}");
     let message = problem.message.clone();
@@ -86,7 +86,7 @@ fn not_now(problem: Problem) -> Response {
     )
 }
 
-/// Under a name that is free.
+/// Creates a token with a free name.
 async fn token(pages: &Pages) -> Result<TokenMade, Problem> {
     let expires_in = format!("{DAYS}d").parse().map_err(|_| Problem::unavailable("no such time"))?;
     let mut asked =
@@ -102,7 +102,7 @@ async fn token(pages: &Pages) -> Result<TokenMade, Problem> {
     }
 }
 
-/// For whoever comes without a cookie.
+/// Builds the page for visitors without a valid cookie.
 pub(super) fn stranger(was_given: bool) -> Response {
     let title = if was_given { "You are no longer signed in" } else { "This fleet has a door" };
     outside(

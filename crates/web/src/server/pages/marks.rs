@@ -1,4 +1,4 @@
-//! Small things that many pages show: how something stands, when it was, how long it took, what it cost.
+//! Small elements that many pages show: status, time, duration, cost.
 
 use cowhand_core::budget::assumed_sentence;
 use cowhand_core::duration;
@@ -10,7 +10,7 @@ use maud::{Markup, PreEscaped, html};
 use super::text::{Text, plain, short};
 use crate::api::segment;
 
-/// The shapes of every status, drawn once and used by name.
+/// Draws the shapes of all statuses once, to be used by name.
 pub(super) fn symbols() -> Markup {
     const SHAPES: [(&str, &str); 8] = [
         ("running", r#"<circle cx="8" cy="8" r="5.5"/><path d="M8 5v3l2 1.5"/>"#),
@@ -31,12 +31,12 @@ pub(super) fn symbols() -> Markup {
     }
 }
 
-/// A shape and a word; colour only helps.
+/// Shows a status as a shape and a word; colour is only an addition.
 pub(super) fn status(word: &str) -> Markup {
     status_as(word, word)
 }
 
-/// With the mark of a word that everybody knows.
+/// Shows a label with the mark of a known status.
 pub(super) fn status_as(word: &str, label: &str) -> Markup {
     let shape = match word {
         "running" | "preparing" | "claimed" => "running",
@@ -60,32 +60,32 @@ pub(super) fn job_status(status_word: JobStatus) -> Markup {
     status(status_word.as_str())
 }
 
-/// UTC as it is written; the script makes local time of it.
+/// Shows a time in UTC; the script turns it into local time.
 pub(super) fn at(time: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     html! { time datetime=(time) title=(exact) data-at { (time.strftime("%b %-d %H:%M:%S")) } }
 }
 
-/// How far away: `in 5m`, `3m ago`. The exact time is on hover.
+/// Shows the distance to a time: `in 5m`, `3m ago`. The exact time is on hover.
 pub(super) fn from_now(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     html! { time datetime=(time) title=(exact) data-from-now { (duration::from_now(now, time)) } }
 }
 
-/// How far away a time is that has not come: `in 5m`, and `now` from then on.
+/// Shows the distance to a future time: `in 5m`, and `now` from then on.
 pub(super) fn due(time: Timestamp, now: Timestamp) -> Markup {
     let exact = time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
     html! { time datetime=(time) title=(exact) data-due { (duration::until(now, time)) } }
 }
 
-/// How long it runs; the script counts on.
+/// Shows the time since the start; the script counts on.
 pub(super) fn elapsed(since: Timestamp, now: Timestamp) -> Markup {
     let exact = format!("since {}", since.strftime("%Y-%m-%d %H:%M:%S UTC"));
     let length = duration::in_words(now.duration_since(since));
     html! { time.number datetime=(since) title=(exact) data-elapsed { (length) } }
 }
 
-/// How long a job ran, or has run so far.
+/// Shows how long a job ran, or has run so far.
 pub(super) fn job_duration(job: &JobRecord, now: Timestamp) -> Markup {
     match (job.duration_seconds, job.run_started_at) {
         (Some(length), Some(_)) => html! { span.number { (duration::seconds_in_words(length)) } },
@@ -98,7 +98,7 @@ pub(super) fn money(dollars: f64) -> String {
     if dollars == 0.0 || dollars >= 0.01 { format!("${dollars:.2}") } else { format!("${dollars:.4}") }
 }
 
-/// `1234567` as `1.2M`.
+/// Formats `1234567` as `1.2M`.
 pub(super) fn count(number: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let of = |unit: u64| number as f64 / unit as f64;
@@ -140,13 +140,13 @@ pub(super) fn schedule_address(agent: &AgentName, name: &ScheduleName) -> String
     format!("/schedules/{}/{}", segment(agent.as_str()), segment(name.as_str()))
 }
 
-/// Without `job-`, which says nothing in a list of jobs.
+/// Links to a job, without `job-`, which is redundant in a list of jobs.
 pub(super) fn job(id: &JobId) -> Markup {
     let text = id.as_str();
     html! { a.id href={ "/jobs/" (text) } title=(text) data-row { (text.strip_prefix("job-").unwrap_or(text)) } }
 }
 
-/// What a job is about, on one line.
+/// Shows the error, summary or prompt of a job on one line.
 pub(super) fn about(job: &JobRecord) -> Markup {
     if let Some(error) = &job.error {
         return html! { span.any.bad title=(plain(&error.message)) { (short(&error.message, 140)) } };
@@ -155,7 +155,7 @@ pub(super) fn about(job: &JobRecord) -> Markup {
     html! { span.any.muted { (short(text, 140)) } }
 }
 
-/// A command or any text that is shown as it is.
+/// Shows a command or any text unchanged.
 pub(super) fn block(text: &str) -> Markup {
     html! { pre.block tabindex="0" { (Text(text)) } }
 }

@@ -1,8 +1,8 @@
-//! The dashboard: pages for people, made of what the API answers and of nothing else.
+//! The dashboard: pages for people, made only from answers of the API.
 //!
-//! Each page is one file. The server writes all of it, so that it can be read without the script; the script replaces
-//! the parts that are marked `data-live` when something has happened, turns times into local ones, and sends what a
-//! person decides to the API.
+//! Each page is one file. The server writes all of it, so that it can be read without the script. The script
+//! replaces the parts that are marked `data-live` after an event, turns times into local ones, and sends a
+//! person's decisions to the API.
 
 mod agent;
 mod asks;
@@ -52,11 +52,12 @@ use crate::api::{Api, Client, Code, Page, Problem, other_method, readable_path, 
 use layout::{Frame, Tab};
 
 tokio::task_local! {
-    /// The newest event before anything of the page that is being made was read: what happens meanwhile is news, too.
+    /// Newest event before any data of the current page was read: later events, even during the reading, are
+    /// new to the page.
     static KNOWN: i64;
 }
 
-/// What the pages are made of.
+/// State that the pages share.
 #[derive(Debug, Clone)]
 pub(super) struct Pages {
     client: Arc<Client>,
@@ -66,19 +67,20 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// `has_tls`: whether browsers come over TLS, and may be told never to send their cookie without.
+    /// Builds the pages. `has_tls` is set if browsers connect over TLS, so that they never send the cookie
+    /// without it.
     pub(super) fn new(api: Api, access: Access, has_tls: bool) -> Self {
         let login = login::Login::new(api.logins(), has_tls);
         Self { client: Arc::new(Client::alone(api)), access, login, tails: tail::Tails::default() }
     }
 
-    /// The number of the newest event: what happens after it is news to the page.
+    /// Returns the number of the newest event: later events are new to the page.
     async fn newest_event(&self) -> Result<i64, Problem> {
         let page: Page<Event> = self.client.get("events?limit=1").await?;
         Ok(page.items.last().map_or(0, |event| event.seq))
     }
 
-    /// How many answers agents wait for, for the title.
+    /// Returns the number of open asks, for the title.
     async fn open_asks(&self) -> Result<usize, Problem> {
         Ok(self.client.get::<Page<Ask>>("asks").await?.items.len())
     }
@@ -86,7 +88,7 @@ impl Pages {
     async fn page(&self, frame: Frame<'_>, main: Markup) -> Answer {
         let seq = match KNOWN.try_get() {
             Ok(seq) => seq,
-            // One that nobody had to be let in for.
+            // The page is one that needs no login.
             Err(_) => self.newest_event().await?,
         };
         let asks = self.open_asks().await?;
@@ -94,7 +96,7 @@ impl Pages {
     }
 }
 
-/// What stands behind the `?` of a page; a mistake in it is answered with a page.
+/// Query parameters of a page; a mistake in them is answered with a page.
 struct Params<T>(T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -106,12 +108,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// For every address that nothing else answers.
+/// Answers every path that nothing else answers.
 async fn nowhere(uri: Uri) -> Refused {
     Problem::not_found(format!("there is no page {}", uri.path())).into()
 }
 
-/// A page, or why there is none, which is a page as well.
+/// Page, or the problem why there is none, which is a page as well.
 type Answer = Result<Response, Refused>;
 
 #[derive(Debug)]
@@ -159,7 +161,7 @@ pub(super) fn router(pages: Pages) -> Router {
     inside.merge(outside).layer(from_fn(readable_path)).with_state(pages)
 }
 
-/// Pages show what the scope `read` shows, and every token has at least that.
+/// Lets only known tokens in. Pages show what the scope `read` allows, and every token has at least that.
 async fn only_known(
     State(pages): State<Pages>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -176,8 +178,8 @@ async fn only_known(
     }
 }
 
-/// On every answer of the server: a page loads nothing from elsewhere, runs no script but ours, is shown in no frame,
-/// tells nobody where a person came from, and is kept by no cache unless it says so itself.
+/// Adds security headers to every answer of the server: a page loads nothing from elsewhere, runs only our
+/// script, is shown in no frame, sends no referrer, and is not cached unless it sets its own header.
 pub(super) async fn harden(request: Request, next: Next) -> Response {
     const HEADERS: [(HeaderName, &str); 4] = [
         (
@@ -196,12 +198,12 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
     response
 }
 
-/// A page that stands alone, for those who have not come in.
+/// Builds a standalone page, for visitors who are not logged in.
 fn outside(status: StatusCode, title: &str, main: &Markup) -> Response {
     (status, Html(layout::bare(title, main).into_string())).into_response()
 }
 
-/// What is set, as it stands behind a `?`.
+/// Returns the fields that are set, as a query.
 fn query(fields: &[(&str, &str)]) -> String {
     let set = fields.iter().filter(|(_, value)| !value.is_empty());
     set.flat_map(|(key, value)| [key, "=", &segment(value), "&"].map(str::to_owned)).collect()

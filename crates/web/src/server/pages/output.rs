@@ -1,4 +1,4 @@
-//! What a job says, line by line, each type of message in its own form.
+//! The output of a job, line by line, each type of message in its own form.
 
 use cowhand_core::id::JobId;
 use cowhand_core::output::OutputMessage;
@@ -10,29 +10,29 @@ use super::Pages;
 use super::text::{Text, short};
 use crate::api::Problem;
 
-/// How a reader wants it.
+/// Form in which the output is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum View {
     Transcript,
-    /// The lines of the JSONL as they are.
+    /// The lines of the JSONL unchanged.
     Raw,
 }
 
-/// How many lines one page has.
+/// Number of lines on one page.
 pub(super) const PAGE: u64 = 1000;
 
-/// A part of the output, and where it lies.
+/// Part of the output, with its position.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// How many lines come before it.
+    /// Number of lines before it.
     pub(super) after: u64,
-    /// How many there are in all.
+    /// Number of all lines.
     pub(super) total: u64,
     pub(super) lines: Vec<String>,
 }
 
 impl Pages {
-    /// The lines after `after`, or the last ones.
+    /// Returns the lines after `after`, or the last ones.
     pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<Window, Problem> {
         let total = self.tail(job).await?.lines;
         let after = after.unwrap_or_else(|| total.saturating_sub(PAGE)).min(total);
@@ -56,7 +56,8 @@ impl Window {
         }
     }
 
-    /// Of a job that goes on: the pieces at the end, of a message that is still to come whole, are one row.
+    /// Renders the lines of a running job: the pieces at the end, of a message that is not complete yet, are
+    /// one row.
     pub(super) fn growing(&self, view: View) -> Markup {
         let pieces: Vec<String> = self.lines.iter().rev().map_while(|line| piece(line)).collect();
         let text: String = pieces.iter().rev().map(String::as_str).collect();
@@ -69,7 +70,7 @@ impl Window {
     }
 }
 
-/// As [`rendered`], and pieces of a message that is not there yet are shown until it is.
+/// Renders as [`rendered`] does, and shows pieces of a message until it is complete.
 pub(super) fn growing(number: u64, line: &str, view: View) -> Markup {
     match (view, piece(line)) {
         (View::Transcript, Some(piece)) if !piece.is_empty() => {
@@ -113,7 +114,7 @@ fn message(number: u64, line: &str) -> Markup {
             let border = OutputMessage::border(&which, &extra);
             row(number, "note", timestamp, &html! { "── " (Text(&border)) })
         }
-        // With content it is what a plain program printed; without, only that something happened.
+        // With content it is the output of a plain program; without, only a notification.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {
             Some(result) => row(number, "note", timestamp, &folded(&html! { "[result]" }, &result)),
             None => row(number, "system", timestamp, &html! { (Text(content.trim_end())) }),
@@ -140,7 +141,7 @@ fn message(number: u64, line: &str) -> Markup {
     }
 }
 
-/// The line by which a command says how it ended; the job's result stands above, so here it is only for the curious.
+/// Recognises the line with the result of a command. The job's result is shown above, so here it is folded.
 fn result_line(content: &str) -> Option<String> {
     let value: Value = content.starts_with('{').then(|| serde_json::from_str(content).ok()).flatten()?;
     (value.get("type")? == "result").then(|| indented(&value))
@@ -156,7 +157,7 @@ fn row(number: u64, kind: &str, time: Option<Timestamp>, content: &Markup) -> Ma
     }
 }
 
-/// Closed until somebody wants to see it.
+/// Shows a text that is closed until a reader opens it.
 fn folded(head: &Markup, text: &str) -> Markup {
     html! {
         @if text.is_empty() {
@@ -167,7 +168,7 @@ fn folded(head: &Markup, text: &str) -> Markup {
     }
 }
 
-/// Of a tool's input what tells most: a lone value as it is.
+/// Returns the most informative field of a tool's input; a lone value as it is.
 fn one_value(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
@@ -188,7 +189,7 @@ fn pretty(value: &Value) -> String {
     }
 }
 
-/// Results often are a list of blocks that hold nothing but text.
+/// Joins a list of blocks that contain only text, as results often are.
 fn texts(blocks: &[Value]) -> Option<String> {
     let texts: Option<Vec<&str>> = blocks.iter().map(|block| block.get("text")?.as_str()).collect();
     texts.filter(|texts| !texts.is_empty()).map(|texts| texts.join("\n"))
@@ -198,7 +199,7 @@ fn indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A line in a few words; none if it says nothing to a person.
+/// Shortens a line for a person; returns none if it has nothing of interest.
 pub(super) fn in_short(line: &str) -> Option<String> {
     let text = match OutputMessage::read_line(line) {
         Ok(None) => return None,
@@ -217,7 +218,7 @@ pub(super) fn in_short(line: &str) -> Option<String> {
             OutputMessage::Error { message, .. } => format!("error: {message}"),
         },
     };
-    // Of several lines the last one is the news.
+    // Of several lines the last one is the newest.
     let last = text.lines().rev().find(|line| !line.trim().is_empty())?;
     Some(short(last, 200))
 }

@@ -1,4 +1,4 @@
-//! What an agent said that its work came to, on the page of its job.
+//! The report of an agent, on the page of its job.
 
 use cowhand_core::report::{Report, ReportedOutcome};
 use maud::{Markup, html};
@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::marks;
 use super::text::{self, Text};
 
-/// Nothing if it said nothing.
+/// Shows the report; nothing if there is none.
 pub(super) fn part(report: Option<&Report>) -> Markup {
     let Some(Report { outcome, summary, artifacts, reported_at }) = report else { return html! {} };
     html! {
@@ -27,7 +27,7 @@ const fn mark(outcome: ReportedOutcome) -> &'static str {
     }
 }
 
-/// Only addresses are links: `core` took no others than http and https.
+/// Shows an artifact, URLs as links: `core` accepts only http and https.
 fn link(artifact: &str) -> Markup {
     let lower = artifact.to_ascii_lowercase();
     let is_address = lower.starts_with("https://") || lower.starts_with("http://");

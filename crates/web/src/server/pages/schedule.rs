@@ -1,4 +1,4 @@
-//! One schedule: how it stands, when it fires, and what became of every firing.
+//! The page of a schedule: its state, its next firings, and its ledger.
 
 use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
@@ -99,7 +99,7 @@ fn coming(times: &[Timestamp], now: Timestamp) -> Markup {
     }
 }
 
-/// The ledger. A firing with several jobs has one row for each of them.
+/// Shows the ledger. A firing with several jobs has one row for each of them.
 fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     if firings.is_empty() {
         let command = format!("cowhand why {}/{}", view.agent, text::short(view.schedule.as_str(), 60));
@@ -135,7 +135,7 @@ fn table(view: &ScheduleView, firings: &[FiringView]) -> Markup {
     }
 }
 
-/// The outcome of a firing, or the status of its first job if the firing made one that still exists.
+/// Shows the outcome of a firing, or the status of its first job if that still exists.
 fn outcome(firing: &FiringView) -> Markup {
     match (firing.outcome.as_str(), firing.jobs.first()) {
         ("ran", Some(job)) => marks::job_status(job.status),
@@ -145,7 +145,7 @@ fn outcome(firing: &FiringView) -> Markup {
     }
 }
 
-/// The first job that still exists. If all jobs were pruned, the ledger still names the first one.
+/// Returns the first job that still exists. If all jobs were pruned, the ledger still names the first one.
 fn first_job(firing: &FiringView) -> Option<&JobId> {
     firing.jobs.first().map(|job| &job.id).or(firing.job.as_ref())
 }

@@ -1,4 +1,4 @@
-//! How the fleet is set up: its config without secrets, who may come in, and the machines.
+//! The settings of the fleet: its config without secrets, its tokens, and the nodes.
 
 use axum::Extension;
 use axum::extract::State;
@@ -47,7 +47,7 @@ fn tokens_table(tokens: Option<&[Token]>, caller: &Token, now: Timestamp) -> Mar
     let Some(tokens) = tokens else {
         return html! { p.empty { "Only tokens with the scope " code { "admin" } " show the others." } };
     };
-    // What cannot be used any more is in `cowhand token list`.
+    // `cowhand token list` also shows tokens that can no longer be used.
     let good: Vec<&Token> = tokens.iter().filter(|token| token.is_good(now)).collect();
     if good.is_empty() {
         return empty("There are no tokens. To make one:", Some("cowhand token create NAME --scope read"));

@@ -1,4 +1,4 @@
-//! How long the output of a job is and how it ends, so that a page that looks again reads only what is new.
+//! The length and the end of a job's output, cached so that a page that is shown again reads only new lines.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,13 +14,13 @@ pub(super) struct Tails(Arc<Mutex<HashMap<JobId, Tail>>>);
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tail {
-    /// How many lines there are.
+    /// Number of lines.
     pub(super) lines: u64,
-    /// The last one that says something to a person.
+    /// Last line of interest to a person.
     pub(super) said: String,
 }
 
-/// More jobs than this are not remembered.
+/// Largest number of remembered jobs.
 const MOST: usize = 500;
 
 impl Pages {

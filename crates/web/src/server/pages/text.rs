@@ -1,11 +1,12 @@
-//! Text from elsewhere on a page: escaped by maud, and without what would change how the rest of the page reads.
+//! External text on a page: escaped by maud, and without characters that change how the rest of the page
+//! reads.
 
 use maud::Render;
 
 use cowhand_engine::view::line::one_line;
 pub(super) use cowhand_engine::view::line::plain;
 
-/// Anything that an agent, a person or a sender wrote.
+/// Text that an agent, a person or a sender wrote.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Text<'t>(pub(super) &'t str);
 
@@ -15,7 +16,7 @@ impl Render for Text<'_> {
     }
 }
 
-/// On one line, for lists.
+/// Shortens a text to one line, for lists.
 pub(super) fn short(text: &str, longest: usize) -> String {
     one_line(text, longest)
 }

@@ -1,4 +1,4 @@
-//! The last and the next 24 hours of every schedule, drawn.
+//! The page of the timeline: the last and the next 24 hours of every schedule, as a drawing.
 
 use axum::extract::State;
 use cowhand_core::duration;
@@ -28,7 +28,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     pages.page(Frame { title: "Timeline", tab: Tab::Timeline, follow: None }, main).await
 }
 
-/// From times to places.
+/// Mapping from times to positions.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     from: Timestamp,
@@ -42,22 +42,22 @@ impl Scale {
     }
 }
 
-/// What is drawn: a shape at a place, or a bar from one place to another.
+/// Mark on the timeline: a shape at a position, or a bar between two positions.
 #[derive(Debug, PartialEq)]
 struct Mark {
     kind: &'static str,
     at: f64,
     until: f64,
-    /// What it is called: these words, a time, and these.
+    /// Text before the time in the label; `after` is the text after it.
     title: String,
     time: Timestamp,
     after: String,
     job: Option<String>,
-    /// How many stand here.
+    /// Number of firings at this position.
     count: usize,
 }
 
-/// Marks of one kind that are closer than this are one.
+/// Distance, in percent, below which marks of one kind are merged.
 const CLOSE: f64 = 0.4;
 
 fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
@@ -88,7 +88,7 @@ fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     }
 }
 
-/// The oldest first, with what stands too close taken together.
+/// Returns the marks, the oldest first, with those that are too close merged.
 fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     let past = lane.firings.iter().rev().map(|firing| of_firing(firing, scale, now));
     let planned = lane.planned.iter().map(|time| Mark {
@@ -113,7 +113,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
             _ => together.push(mark),
         }
     }
-    // The API tells so many and no more; the clock goes on.
+    // The API lists only a limited number of firings, but the schedule continues.
     if let Some(last) = together.last_mut().filter(|last| lane.cut && last.kind == "planned") {
         last.until = 100.0;
         last.after.push_str(", and so on");
@@ -131,7 +131,7 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
     };
     let why =
         firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
-    // A job that was cancelled before it began took no time.
+    // A job that was cancelled before it began has no duration.
     let took = firing.started_at.zip(firing.finished_at);
     let took = took.map(|(begin, end)| format!(", took {}", duration::in_words(end.duration_since(begin))));
     Mark {
@@ -160,7 +160,7 @@ fn kind_of(firing: &PastFiring) -> &'static str {
 }
 
 impl Mark {
-    /// In UTC; the script says it in the zone of the axis.
+    /// Formats the label in UTC; the script rewrites it in the time zone of the axis.
     fn label(&self) -> String {
         format!("{} {}{}", self.title, self.time.strftime("%b %-d %H:%M:%S UTC"), self.after)
     }
@@ -173,7 +173,7 @@ fn drawn(mark: &Mark) -> Markup {
         @if long {
             rect.bar x={ (mark.at) "%" } width={ (mark.until - mark.at) "%" } y="11" height="10" rx="3" {}
         } @else {
-            // Placed by its corner: only lengths that know percents can follow the width of the window.
+            // Placed by its corner: only lengths in percent can follow the width of the window.
             svg.at x={ (mark.at) "%" } y="16" overflow="visible" { (shape_of(mark.kind)) }
         }
     };
@@ -187,7 +187,7 @@ fn drawn(mark: &Mark) -> Markup {
     }
 }
 
-/// Each kind has a form of its own.
+/// Draws the shape of a kind; each kind has its own.
 fn shape_of(kind: &str) -> Markup {
     html! {
         @match kind {

@@ -1,4 +1,4 @@
-//! What the fleet has spent, by day, agent and model.
+//! The page of usage: spending of the fleet by day, agent and model.
 
 use axum::extract::State;
 use cowhand_core::job::ModelUsage;
@@ -69,7 +69,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked
     pages.page(Frame { title: "Usage", tab: Tab::Usage, follow: None }, main).await
 }
 
-/// Money, unless nobody told what anything costs.
+/// Unit of the chart: dollars, or tokens if no price is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measure {
     Dollars,

@@ -1,4 +1,4 @@
-//! The queues that work comes from.
+//! The page of the queues of work sources.
 
 use axum::extract::State;
 use cowhand_core::id::AgentName;
@@ -37,7 +37,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     pages.page(Frame { title: "Work", tab: Tab::Work, follow: None }, main).await
 }
 
-/// Whether the source of its item is still to be told.
+/// Checks whether the result is still to be reported to the source of the job's item.
 fn is_closing(items: &[ItemView], job: &JobRecord) -> bool {
     items
         .iter()
@@ -110,7 +110,7 @@ fn table(items: &[ItemView], now: Timestamp) -> Markup {
     }
 }
 
-/// Why nobody takes it, and what to do about that.
+/// Shows why an item was given up, and the command that retries it.
 fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
     html! {
         p.bad.any {
@@ -121,7 +121,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
     }
 }
 
-/// Items whose jobs have ended, with what they came to.
+/// Shows the items of ended jobs, with their results.
 fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
     let items = jobs.iter().filter_map(|job| Some((job, job.work_item.as_ref()?)));
     html! {
@@ -142,7 +142,7 @@ fn finished(jobs: &[JobRecord], now: Timestamp) -> Markup {
     }
 }
 
-/// A link only where it can lead to a page.
+/// Shows the title, as a link only if the URL can be opened.
 fn linked(item: &WorkItem) -> Markup {
     let title = text::short(&item.title, 140);
     let leads = item.url.starts_with("https://") || item.url.starts_with("http://");

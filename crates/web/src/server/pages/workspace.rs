@@ -1,4 +1,4 @@
-//! Where a job worked that had a directory of its own, and what it changed there.
+//! The workspace of a job, and its changes there.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
@@ -9,20 +9,20 @@ use super::text::{plain, short};
 use super::{Pages, layout, marks};
 use crate::api::{Code, Problem, WorkspacePhase, WorkspaceView};
 
-/// A page with more lines than this is no pleasure to read, and slow.
+/// Largest number of lines: a longer page is slow and hard to read.
 const MOST_LINES: usize = 3000;
-/// Of a line; the files of some programs have only one.
+/// Largest length of a line: the files of some programs have only one line.
 const LONGEST_LINE: usize = 1000;
 
-/// What a job changed, as much of it as a page shows.
+/// Changes of a job, as many as a page shows.
 pub(super) struct Changes {
     lines: Vec<String>,
-    /// Of the whole diff.
+    /// Number of lines of the whole diff.
     total: usize,
 }
 
 impl Pages {
-    /// None if the job had no workspace of its own, or has not ended.
+    /// Returns the changes; none if the job had no workspace of its own, or has not ended.
     pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<Changes>, Problem> {
         match self.client.text(&format!("jobs/{}/diff", job.id)).await {
             Ok(diff) => Ok(Some(Changes::of(&diff))),
@@ -46,7 +46,7 @@ impl Changes {
     }
 }
 
-/// Whether it is about to be made, kept or removed, of which no event tells.
+/// Checks whether the workspace is about to be created, kept or removed, for which there is no event.
 pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
     const AT_FIRST: SignedDuration = SignedDuration::from_secs(30);
     let runs = job.status == JobStatus::Running;
@@ -116,7 +116,7 @@ fn changed(line: &str, in_hunk: bool) -> Markup {
     }
 }
 
-/// Which lines stand below an `@@`: only there does the first sign say what became of the rest.
+/// Marks the lines below an `@@`: only there the first character shows whether a line was added or removed.
 fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
     lines.iter().scan(false, |in_hunk, line| {
         *in_hunk = !line.starts_with("diff --git ") && (*in_hunk || line.starts_with("@@"));
