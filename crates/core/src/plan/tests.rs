@@ -5,6 +5,7 @@ mod coming;
 mod ends;
 mod money;
 mod overdue;
+mod pending;
 mod preparing;
 mod sessions;
 mod slots;

@@ -1,5 +1,6 @@
 //! `cowhand status`: the daemon and its agents at a glance.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args;
@@ -189,7 +190,7 @@ fn gone(gone: &GoneAgent) -> String {
     format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
-/// Jobs that wait for something of which no line tells yet. That all places are taken, the table shows.
+/// Jobs that wait for something of which no line tells yet. Of those that wait for a place of their agent, the first.
 async fn waiting_jobs(
     client: &WayIn<'_>,
     agent: Option<&AgentName>,
@@ -200,21 +201,25 @@ async fn waiting_jobs(
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
     let pending: Page<JobRecord> = client.get(&format!("jobs?status=pending&limit={MOST}{agent}")).await?;
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
+    let mut first_of = HashSet::new();
     let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
     for job in pending.items.into_iter().rev().filter(|job| !is_gone(job)) {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         let is_full =
             |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
-        let told = |waits: &Waits| match waits.reason {
+        let mut told = |waits: &Waits| match waits.reason {
             SkipReason::UsageLimit => true,
-            // The places of its provider are not in the table.
-            SkipReason::AtCapacity => status.agents.iter().any(is_full),
+            // The table counts those behind the first.
+            SkipReason::AtCapacity if status.agents.iter().any(is_full) => {
+                !first_of.insert(job.agent.clone())
+            }
             _ => false,
         };
         let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
             Some((.., jobs)) => jobs.push(job.id.to_string()),
+            // The sentence on a schedule whose job it is begins with the job.
             None if lines.iter().any(|line| line.ends_with(&message)) => {}
             None => waiting.push((job.agent, message, vec![job.id.to_string()])),
         }

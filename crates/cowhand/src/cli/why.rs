@@ -280,7 +280,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
         {
             Some(preparing(view, alone, now))
         }
-        (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" => {
+        (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" && !is_noted => {
             Some("It has fired, and a `delay` fires once.".to_owned())
         }
         (Some(SkipReason::NotDue) | None, next) if view.missed.is_some() => missed(view, next, now),
@@ -335,11 +335,12 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", ago::in_words(now, at)));
+    // One whose job is pending has a note on that.
+    let is_running =
+        reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {
         // An interval counts from the end of what it fired, whatever `overlap` says.
-        Some(_) if reason == SkipReason::AlreadyRunning && view.due_since.is_none() => {
-            COUNTS_FROM_END.to_owned()
-        }
+        Some(_) if is_running && view.due_since.is_none() => COUNTS_FROM_END.to_owned(),
         awaited => print::one_line(awaited.unwrap_or_default(), 400),
     };
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
