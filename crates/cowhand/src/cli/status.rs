@@ -87,9 +87,8 @@ impl Status {
             if self.agent.is_none() {
                 stopped.extend(status.gone.iter().map(gone));
             }
-            let of_agent = |item: &&GivenUpItem| {
-                self.agent.as_ref().is_none_or(|agent| item.taken_by.iter().any(|by| by.agent == *agent))
-            };
+            let of_agent =
+                |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
             stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
             let of_agent = |item: &&UntoldItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
             stopped.extend(status.untold.iter().filter(of_agent).map(|item| untold(item, now)));
@@ -167,9 +166,7 @@ fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
 
 /// A work item that nobody takes before a person has acted.
 pub(super) fn given_up(item: &GivenUpItem) -> String {
-    let (id, why) = (&item.id, print::one_line(&item.given_up.sentence(), 300));
-    let what = print::styled("given up", print::ODD);
-    format!("{what}: {id} {why}; `cowhand work retry {id}` has it tried again")
+    format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
 }
 
 /// A result that its source does not know yet.

@@ -146,6 +146,8 @@ impl Why {
             Ok(agent) => agent,
             Err(problem) => return left::show(client, name, None, problem, self.json).await,
         };
+        let mut untaken = client.get::<Status>("status").await?.given_up;
+        untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
             let name = FullName { agent: agent.name.clone(), schedule: schedule.clone() };
@@ -155,7 +157,7 @@ impl Why {
         if self.json {
             print::json(&json!({
                 "agent": agent.name, "daemon_running": !alone, "schedules": answers,
-                "followup_refused": agent.followup_refused,
+                "followup_refused": agent.followup_refused, "given_up": untaken,
             }));
             return Ok(());
         }
@@ -168,6 +170,9 @@ impl Why {
                 &format!("No schedule of {name} takes items from its work source {source}; add one."),
                 0,
             );
+        }
+        for item in &untaken {
+            print::prose(&stop(&status::given_up(item)), 0);
         }
         print_refusal(&agent, now);
         for (place, answer) in answers.iter().enumerate() {
