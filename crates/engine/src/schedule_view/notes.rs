@@ -254,10 +254,17 @@ pub fn why_of(
         FiringOutcome::Skipped(reason) => with_note(because(reason)),
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
         FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
-        FiringOutcome::Ran if key.is_by_clock() => with_note("it was due"),
+        FiringOutcome::Ran if key.is_by_clock() => match note {
+            // That it ran late says more than that it was due, which its calendar may not have allowed then.
+            Some(note) if note.starts_with(MISSED) => note.to_owned(),
+            _ => with_note("it was due"),
+        },
         FiringOutcome::Ran => with_note("its trigger fired"),
     }
 }
+
+/// How the note of a firing begins that makes up for a missed one.
+pub(crate) const MISSED: &str = "its time was missed";
 
 /// How the note of a firing begins that its command did not let through.
 pub const WHEN_COMMAND: &str = "`when_command`";
