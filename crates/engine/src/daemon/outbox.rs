@@ -140,20 +140,44 @@ impl Desk {
         let by = self.claimant(owed, owed.until).await?;
         match closing {
             Closing::Complete(result) => {
-                let id = id_now(source.as_ref(), owed, &by).await?;
+                let id = self.id_now(source.as_ref(), owed, &by).await?;
                 source.complete_work(&id, result, &by).await
             }
             Closing::Release(options) => {
                 let id = if options.unfinished {
                     owed.item.id.clone()
                 } else {
-                    id_now(source.as_ref(), owed, &by).await?
+                    self.id_now(source.as_ref(), owed, &by).await?
                 };
                 let ReleaseResult { success, message } = source.release_work(&id, options, &by).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                 if success { Ok(()) } else { Err(WorkSourceError::NotReleased { item: id, why }) }
             }
         }
+    }
+
+    /// The id under which the item is to be told how its job ended: a person may have renamed it meanwhile. Its failures are
+    /// counted under the new id before it is offered again.
+    async fn id_now(
+        &self,
+        source: &dyn WorkSource,
+        held: &HeldItem,
+        by: &Claimant,
+    ) -> Result<WorkItemId, WorkSourceError> {
+        let error = match is_the_same(source, held).await {
+            Ok(()) => return Ok(held.item.id.clone()),
+            Err(error) => error,
+        };
+        if !error.is_missing() && !matches!(error, WorkSourceError::Replaced(_)) {
+            return Err(error);
+        }
+        let id = source.moved(&held.item.id, by).await?.ok_or(error)?;
+        if let Some(item) = source.get_work(&id).await? {
+            let (store, from) = (&self.engine.store, held.item.id.clone());
+            let moved = store.move_failures(held.queue.clone(), from, item).await;
+            moved.map_err(|error| WorkSourceError::Other(error.into()))?;
+        }
+        Ok(id)
     }
 
     async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
@@ -216,21 +240,6 @@ impl Desk {
 
     fn in_future(&self, time: SignedDuration) -> Timestamp {
         self.now().checked_add(time).unwrap_or(Timestamp::MAX)
-    }
-}
-
-/// The id under which the item is to be told how its job ended: a person may have renamed it meanwhile.
-async fn id_now(
-    source: &dyn WorkSource,
-    held: &HeldItem,
-    by: &Claimant,
-) -> Result<WorkItemId, WorkSourceError> {
-    match is_the_same(source, held).await {
-        Ok(()) => Ok(held.item.id.clone()),
-        Err(error) if error.is_missing() || matches!(error, WorkSourceError::Replaced(_)) => {
-            source.moved(&held.item.id, by).await?.ok_or(error)
-        }
-        Err(error) => Err(error),
     }
 }
 
