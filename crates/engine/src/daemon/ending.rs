@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cowhand_core::job::CancelReason;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::Daemon;
@@ -21,11 +22,19 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 const SILENT: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Bounds how long the store is waited for as soon as the daemon is to stop, whatever it does at that moment, and says so
-/// while it is waited for.
+/// Bounds how long the store is waited for as soon as the daemon has no more jobs to wait for, whatever it does at that
+/// moment, and says so while it is waited for.
 pub(super) async fn hurry(engine: Arc<Engine>, mut way: watch::Receiver<Lifecycle>) {
     if way.wait_for(|way| *way != Lifecycle::Running).await.is_err() {
         return;
+    }
+    // Jobs that may finish are settled even if the store is away for a while.
+    let drains = || match *way.borrow() {
+        Lifecycle::Draining { until } => Instant::now() < until && !engine.held().is_empty(),
+        _ => false,
+    };
+    while drains() {
+        tokio::time::sleep(LOOK).await;
     }
     engine.store.hurry();
     while engine.store.silence().is_none_or(|silence| silence < SILENT) {

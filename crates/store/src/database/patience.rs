@@ -11,7 +11,7 @@ use super::error::StoreError;
 /// How long a server may be silent while the daemon ends, for all calls together.
 pub const LAST_WAIT: Duration = Duration::from_secs(10);
 /// How long one call is tried after that: the server may be back.
-const LAST_TRY: Duration = Duration::from_millis(250);
+const LAST_TRY: Duration = Duration::from_millis(500);
 
 /// The end of waiting, which all clones of a store share.
 #[derive(Debug)]
