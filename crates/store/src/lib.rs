@@ -129,7 +129,7 @@ impl Store {
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
             Database::Postgres(pool) => {
-                let answer = self.patience.during(self.write_to_server(pool, verb)).await;
+                let answer = self.patience.during(Box::pin(self.write_to_server(pool, verb))).await;
                 answer.map_err(|error| self.explained(error))
             }
         };
@@ -172,7 +172,7 @@ impl Store {
                     let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
                     verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
                 };
-                self.patience.during(answer).await.map_err(|error| self.explained(error))
+                self.patience.during(Box::pin(answer)).await.map_err(|error| self.explained(error))
             }
         };
         self.latency.read_since(begin);

@@ -108,7 +108,7 @@ pub(super) async fn stop(
     // Whoever wants it to end is not kept from it by a store that cannot be written.
     let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now());
     match tokio::time::timeout(NOTING, noted).await {
-        Ok(Ok(_)) => {}
+        Ok(Ok(())) => {}
         Ok(Err(error)) => warn!("that the fleet is asked to stop is not written: {error}"),
         Err(_) => warn!("that the fleet is asked to stop is not written: the store does not answer"),
     }

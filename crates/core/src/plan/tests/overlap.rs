@@ -21,8 +21,8 @@ fn overlap_of_an_interval() {
         let first = plan(at("10:06"), &turn.roster, &turn.snapshot).actions;
         let fired = |action: &Action| matches!(action, Action::Fire { schedule, .. } if *schedule == waits);
         assert!(fired(&first[0]), "{overlap}: what waits comes before what has just run: {first:?}");
-        let fires = |action: &&Action| matches!(action, Action::Fire { .. });
-        assert_eq!(first.iter().filter(fires).count(), 1, "{overlap}: {first:?}");
+        let is_firing = |action: &&Action| matches!(action, Action::Fire { .. });
+        assert_eq!(first.iter().filter(is_firing).count(), 1, "{overlap}: {first:?}");
     }
     let by_hand = |overlap: &str| every(overlap).job("hand", RUNNING).plan("10:06");
     assert_eq!(by_hand("skip"), "Skipping a/s: already running, due 10:05");
