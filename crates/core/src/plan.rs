@@ -15,6 +15,7 @@ pub mod coming;
 mod due;
 mod held;
 mod overdue;
+mod pending;
 mod slots;
 
 use std::collections::{HashMap, HashSet};
@@ -35,6 +36,7 @@ use crate::uptime::Uptime;
 use crate::work::WorkItemId;
 pub use held::{Held, Holds};
 pub use overdue::Missed;
+pub use pending::AwaitedStart;
 pub use slots::AwaitedSeat;
 use slots::{ProviderSlots, Taking};
 
@@ -88,13 +90,10 @@ impl Snapshot {
 
     /// Checks whether a job of the schedule waits for the end of another job with the same session.
     pub fn waits_for_session(&self, agent: &Agent, schedule: ScheduleId) -> bool {
-        let busy = self.busy_sessions(agent);
         self.jobs.iter().any(|job| {
             job.schedule == Some(schedule)
                 && matches!(job.state, LiveState::Pending { .. })
-                && agent
-                    .session_key(job.item.as_ref(), job.chat.as_deref(), job.confined)
-                    .is_some_and(|key| busy.contains(&key))
+                && self.has_busy_session(agent, job)
         })
     }
 }

@@ -13,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
+pub(crate) use notes::MISSED;
 pub use notes::{WHEN_COMMAND, because, why_of};
 
 /// State of a schedule.

@@ -24,6 +24,7 @@ statements! {
     RELEASE = same "insert into item_failures (queue, item, failures, released_at, content) values ($1, $2, 0, $3, $4) \
         on conflict (queue, item) do update set state = 'offered', released_at = excluded.released_at";
     WITHDRAW = same "update item_failures set state = 'withdrawn' where queue = $1 and item = $2 and state = 'offered'";
+    MOVE_FAILURES = same "update item_failures set item = $3, content = $4 where queue = $1 and item = $2";
     FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
 }
 
@@ -79,6 +80,26 @@ impl Store {
     /// A person has acted, or there is nothing left to do: the count starts anew.
     pub async fn forget_failures(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { forget(tx, &queue, &item).await })).await
+    }
+
+    /// Moves what is known of an item to the id that a person gave it. What was known under that id was about other work.
+    pub async fn move_failures(
+        &self,
+        queue: String,
+        from: WorkItemId,
+        to: WorkItem,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            Box::pin(async move {
+                if from == to.id || of(tx, &queue, &from).await?.is_none() {
+                    return Ok(());
+                }
+                forget(tx, &queue, &to.id).await?;
+                let row = args![queue, from.to_string(), to.id.to_string(), jobs::written(&to)?];
+                tx.execute(MOVE_FAILURES, row).await.map(drop)
+            })
+        })
+        .await
     }
 
     /// A person says that work on it failed, so that it is given up as after a job that says so.

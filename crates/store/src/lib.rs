@@ -54,7 +54,7 @@ mod workspaces;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cowhand_core::moment::Moment;
 use sqlx::{PgPool, SqlitePool};
@@ -64,6 +64,7 @@ use database::db::Tx;
 use database::file::StoreFile;
 use database::health::Standing;
 use database::latency::Latency;
+use database::patience::Patience;
 use database::writer::Writer;
 
 use cowhand_system::clock::Clock;
@@ -75,7 +76,7 @@ pub use budgets::Hearing;
 pub use cancellation::Cancel;
 pub use cancelled_by::Cancellation;
 pub use claims::{Claim, GivenBack, Held, Settled, Starter};
-pub use database::{StoreError, file, is_postgres};
+pub use database::{LAST_WAIT, StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
     Decision, Fired, Firing, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, Preparation, Prepared,
@@ -101,6 +102,7 @@ pub struct Store {
     committed: Committed,
     latency: Latency,
     standing: Arc<Standing>,
+    patience: Arc<Patience>,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
     /// Whose boot clock is written beside wall times. Without one, the wall clock decides about everything.
@@ -127,7 +129,8 @@ impl Store {
         let answer = match &self.database {
             Database::Sqlite { writer, .. } => writer.write(self.present(), verb).await,
             Database::Postgres(pool) => {
-                self.write_to_server(pool, verb).await.map_err(|error| self.explained(error))
+                let answer = self.patience.during(Box::pin(self.write_to_server(pool, verb))).await;
+                answer.map_err(|error| self.explained(error))
             }
         };
         self.latency.wrote_since(begin);
@@ -169,12 +172,23 @@ impl Store {
                     let mut transaction = pool.begin_with(begin).await.map_err(StoreError::connection)?;
                     verb(&mut Tx::postgres(&mut transaction).called_at(self.present())).await
                 };
-                answer.await.map_err(|error| self.explained(error))
+                self.patience.during(Box::pin(answer)).await.map_err(|error| self.explained(error))
             }
         };
         self.latency.read_since(begin);
         self.standing.read(&answer);
         answer
+    }
+
+    /// Says that the daemon ends: from now on a server that does not answer is waited for no longer than [`LAST_WAIT`], by all
+    /// calls together.
+    pub fn hurry(&self) {
+        self.patience.end();
+    }
+
+    /// Returns for how long the server has answered nothing since [`Self::hurry`].
+    pub fn silence(&self) -> Option<Duration> {
+        self.patience.silence()
     }
 
     fn present(&self) -> Option<Moment> {

@@ -1,14 +1,18 @@
 //! Nodes: who uses this store, since when, and who runs jobs of it now.
 
+use std::sync::Arc;
+
 use cowhand_core::event::Fact;
 use cowhand_core::moment::{Moment, SMALLEST};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::postgres::PgConnection;
 use sqlx::{ConnectOptions, Connection};
 
+use super::database::BUSY;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
+use super::database::patience::Patience;
 use super::{Database, Store, StoreError, hooks, outbox};
 
 statements! {
@@ -51,15 +55,15 @@ pub struct Joined {
 #[derive(Debug)]
 pub struct Presence {
     connection: Option<PgConnection>,
+    patience: Arc<Patience>,
 }
 
 impl Presence {
     /// Whether others still see it.
     pub async fn is_seen(&mut self) -> bool {
-        match &mut self.connection {
-            Some(connection) => connection.ping().await.is_ok(),
-            None => true,
-        }
+        let Some(connection) = &mut self.connection else { return true };
+        let ping = async { connection.ping().await.map_err(StoreError::connection) };
+        self.patience.during(answered(ping)).await.is_ok()
     }
 }
 
@@ -108,10 +112,17 @@ impl Store {
 
     /// Shows the other nodes that a daemon of this name runs.
     pub async fn appear(&self, node: &str) -> Result<Presence, StoreError> {
-        let Database::Postgres(pool) = &self.database else { return Ok(Presence { connection: None }) };
-        let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
-        Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
-        Ok(Presence { connection: Some(connection) })
+        let patience = Arc::clone(&self.patience);
+        let Database::Postgres(pool) = &self.database else {
+            return Ok(Presence { connection: None, patience });
+        };
+        let appear = async {
+            let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
+            Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
+            Ok(connection)
+        };
+        let connection = Some(self.patience.during(answered(appear)).await?);
+        Ok(Presence { connection, patience })
     }
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
@@ -125,6 +136,12 @@ impl Store {
         };
         rows.iter().map(read).collect()
     }
+}
+
+/// Bounds a call outside the pool, which has no time limit of its own.
+async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    let answer = tokio::time::timeout(BUSY, call).await;
+    answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut)))
 }
 
 async fn record_step(

@@ -94,8 +94,9 @@ fn timing(
             format!("`{name}` does nothing here: only schedules of type {where_} have a use for it");
         idle.note(written.key_at, message, key(name), !works);
     }
-    if let Some(written) = node.entry("overlap") {
-        let has_use = !matches!(trigger, TriggerConfig::Interval { .. }) || overlap == Overlap::Skip;
+    // Other types have no use for it either, so they say nothing about one that intervals inherit, too.
+    if let Some(written) = node.entry("overlap").filter(|_| recurs) {
+        let has_use = is_cron || overlap == Overlap::Skip;
         idle.note(written.key_at, OVERLAP_OF_INTERVAL, key("overlap"), !has_use);
     }
 }

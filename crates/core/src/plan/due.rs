@@ -306,10 +306,17 @@ impl Look<'_> {
         Some(FiringOutcome::Ran)
     }
 
-    /// Returns the reason to wait. Firings that queue or cancel the previous job never wait.
+    /// Returns the policy for what it fires beside its own live jobs. An interval counts from the end of the job that it
+    /// fired, so only one that was started by hand can live beside its next; without that it is due like one with `skip`.
+    fn overlap(&self) -> Overlap {
+        let is_interval = matches!(self.schedule.trigger, TriggerConfig::Interval { .. });
+        if is_interval && self.live.is_empty() { Overlap::Skip } else { self.schedule.timing.overlap }
+    }
+
+    /// Queueing firings, and those that push the previous job aside, never wait.
     fn in_the_way(&self, places: &Places) -> Option<Hold> {
-        match self.schedule.timing.overlap {
-            // Its jobs have separate items, so they do not block each other.
+        match self.overlap() {
+            // Its jobs have items of their own, and none of them is in another's way.
             _ if self.live.takes_work => places.full(),
             Overlap::Queue => None,
             Overlap::CancelPrevious if !self.live.is_empty() => None,

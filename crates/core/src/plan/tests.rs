@@ -5,6 +5,8 @@ mod coming;
 mod ends;
 mod money;
 mod overdue;
+mod overlap;
+mod pending;
 mod preparing;
 mod sessions;
 mod slots;

@@ -124,6 +124,29 @@ fn keys_of_time_that_a_type_does_not_follow() {
     assert_eq!(loaded.warnings(), 2, "{:?}", lines(&loaded));
 }
 
+/// An `overlap` in `defaults` is told of as one on the schedule itself, unless a `cron` schedule has a use for it.
+#[test]
+fn an_inherited_overlap_of_intervals() {
+    let interval = "{type: interval, interval: 1h, prompt: Go.}";
+    let effect = "`overlap` has no effect on what an `interval` fires";
+    let cases = [
+        (interval.to_owned(), true),
+        (format!("{interval}\n  t: {interval}"), true),
+        (format!("{interval}\n  t: {{type: manual, prompt: Go.}}"), true),
+        (format!("{interval}\n  t: {{type: webhook, allow_unsigned: true, prompt: Go.}}"), true),
+        (format!("{interval}\n  t: {{type: cron, cron: '0 3 * * *', prompt: Go.}}"), false),
+    ];
+    for (schedules, is_told) in cases {
+        for policy in ["queue", "allow", "cancel_previous"] {
+            let loaded = load_text(&format!("defaults: {{overlap: {policy}}}\n{}", schedule(&schedules)));
+            let said = lines(&loaded);
+            assert_eq!(loaded.warnings(), usize::from(is_told), "{schedules}: {said:?}");
+            assert_eq!(said.join("\n").contains(effect), is_told, "{schedules}: {said:?}");
+        }
+    }
+    all(&[(format!("defaults: {{overlap: skip}}\n{}", schedule(interval)), Nothing)]);
+}
+
 #[test]
 fn sandboxes_that_hold_nothing() {
     let kind = "needs a `kind` that can hold it";

@@ -1,5 +1,6 @@
 //! `cowhand status`: shows the daemon and its agents.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use clap::Args;
@@ -87,9 +88,8 @@ impl Status {
             if self.agent.is_none() {
                 stopped.extend(status.gone.iter().map(gone));
             }
-            let of_agent = |item: &&GivenUpItem| {
-                self.agent.as_ref().is_none_or(|agent| item.taken_by.iter().any(|by| by.agent == *agent))
-            };
+            let of_agent =
+                |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
             stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
             let of_agent = |item: &&UntoldItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
             stopped.extend(status.untold.iter().filter(of_agent).map(|item| untold(item, now)));
@@ -168,9 +168,7 @@ fn starved(name: &str, view: &ScheduleView, now: Timestamp) -> String {
 
 /// Formats a work item that no agent takes before a person acts.
 pub(super) fn given_up(item: &GivenUpItem) -> String {
-    let (id, why) = (&item.id, print::one_line(&item.given_up.sentence(), 300));
-    let what = print::styled("given up", print::ODD);
-    format!("{what}: {id} {why}; `cowhand work retry {id}` has it tried again")
+    format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
 }
 
 /// Formats a result that its source has not received yet.
@@ -192,8 +190,7 @@ fn gone(gone: &GoneAgent) -> String {
     format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
-/// Adds lines for jobs that wait for a reason that no line shows yet. The table already shows that all places
-/// are taken.
+/// Jobs that wait for something of which no line tells yet. Of those that wait for a place of their agent, the first.
 async fn waiting_jobs(
     client: &WayIn<'_>,
     agent: Option<&AgentName>,
@@ -204,21 +201,25 @@ async fn waiting_jobs(
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
     let pending: Page<JobRecord> = client.get(&format!("jobs?status=pending&limit={MOST}{agent}")).await?;
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
+    let mut first_of = HashSet::new();
     let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
     for job in pending.items.into_iter().rev().filter(|job| !is_gone(job)) {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         let is_full =
             |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
-        let told = |waits: &Waits| match waits.reason {
+        let mut told = |waits: &Waits| match waits.reason {
             SkipReason::UsageLimit => true,
-            // The slots of its provider are not in the table.
-            SkipReason::AtCapacity => status.agents.iter().any(is_full),
+            // The table counts those behind the first.
+            SkipReason::AtCapacity if status.agents.iter().any(is_full) => {
+                !first_of.insert(job.agent.clone())
+            }
             _ => false,
         };
         let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
             Some((.., jobs)) => jobs.push(job.id.to_string()),
+            // The sentence on a schedule whose job it is begins with the job.
             None if lines.iter().any(|line| line.ends_with(&message)) => {}
             None => waiting.push((job.agent, message, vec![job.id.to_string()])),
         }

@@ -16,6 +16,7 @@ use super::place::{Place, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;
+use cowhand_store::LAST_WAIT;
 use cowhand_web::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
 
 #[derive(Debug, Args)]
@@ -64,8 +65,12 @@ impl Stop {
                 "no daemon runs for this fleet; there is nothing to stop",
             ));
         };
-        // The daemon has stopped, even if the state of the jobs cannot be found out.
-        let stopped = wait(outcome(&place, last, self.keep_agents)).unwrap_or_else(Stopped::unknown);
+        // It has stopped, whatever can be found out about the jobs.
+        let stopped = wait(async {
+            let outcome = tokio::time::timeout(FINDING_OUT, outcome(&place, last, self.keep_agents)).await;
+            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, SILENT)))
+        });
+        let stopped = stopped.unwrap_or_else(Stopped::unknown);
         if self.json {
             print::json(&stopped);
         } else {
@@ -160,9 +165,7 @@ type LastEvent = Result<i64, Problem>;
 pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
-        // A store that cannot be read must not prevent the stop.
-        let last = client.get::<Page<Event>>("events?limit=1").await;
-        let last = last.map(|page| page.items.last().map_or(0, |event| event.seq));
+        let last = last_event(&client).await;
         let process = Client::process_of_daemon(&place.state).await;
         client.post::<DaemonView>("stop", &asked).await?;
         let timeout = Duration::from_secs(asked.timeout_seconds.unwrap_or_default().min(24 * 3600));
@@ -178,6 +181,27 @@ pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>,
         }
         Err(Failure::new(Exit::Refused, STILL_STOPPING))
     })
+}
+
+/// How long the store is waited for before the daemon is asked, and after it is gone.
+const ASKING: Duration = Duration::from_secs(2);
+const FINDING_OUT: Duration = Duration::from_secs(10);
+
+const SILENT: &str = "the store does not answer";
+
+/// The last event so far. A store that cannot be read keeps nobody from stopping.
+async fn last_event(client: &Client) -> LastEvent {
+    let page = tokio::time::timeout(ASKING, client.get::<Page<Event>>("events?limit=1")).await;
+    let page = page.unwrap_or_else(|_| Err(Problem::store_unavailable(SILENT)));
+    if let Err(problem) = &page {
+        print::note(format!(
+            "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
+             cannot write",
+            advised(&problem.message),
+            LAST_WAIT.as_secs()
+        ));
+    }
+    page.map(|page| page.items.last().map_or(0, |event| event.seq))
 }
 
 const STILL_STOPPING: &str =

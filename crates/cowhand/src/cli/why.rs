@@ -147,6 +147,8 @@ impl Why {
             Ok(agent) => agent,
             Err(problem) => return left::show(client, name, None, problem, self.json).await,
         };
+        let mut untaken = client.get::<Status>("status").await?.given_up;
+        untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
             let name = FullName { agent: agent.name.clone(), schedule: schedule.clone() };
@@ -156,7 +158,7 @@ impl Why {
         if self.json {
             print::json(&json!({
                 "agent": agent.name, "daemon_running": !alone, "schedules": answers,
-                "followup_refused": agent.followup_refused,
+                "followup_refused": agent.followup_refused, "given_up": untaken,
             }));
             return Ok(());
         }
@@ -169,6 +171,9 @@ impl Why {
                 &format!("No schedule of {name} takes items from its work source {source}; add one."),
                 0,
             );
+        }
+        for item in &untaken {
+            print::prose(&stop(&status::given_up(item)), 0);
         }
         print_refusal(&agent, now);
         for (place, answer) in answers.iter().enumerate() {
@@ -281,7 +286,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
         {
             Some(preparing(view, alone, now))
         }
-        (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" => {
+        (Some(SkipReason::AlreadyRunning), None) if view.kind == "delay" && !is_noted => {
             Some("It has fired, and a `delay` fires once.".to_owned())
         }
         (Some(SkipReason::NotDue) | None, next) if view.missed.is_some() => missed(view, next, now),
@@ -342,11 +347,12 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
+    // One whose job is pending has a note on that.
+    let is_running =
+        reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {
-        // An interval counts from the end of the job that it fired, whatever `overlap` is.
-        Some(_) if reason == SkipReason::AlreadyRunning && view.due_since.is_none() => {
-            COUNTS_FROM_END.to_owned()
-        }
+        // An interval counts from the end of what it fired, whatever `overlap` says.
+        Some(_) if is_running && view.due_since.is_none() => COUNTS_FROM_END.to_owned(),
         awaited => print::one_line(awaited.unwrap_or_default(), 400),
     };
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())

@@ -239,7 +239,11 @@ fn what_was_missed_is_told_before_and_after() {
             assert!(!said.contains("It is not due"), "{said}");
         }
         fleet.start();
-        let made_up = |row: &Value| row["why"].as_str().is_some_and(|why| why.contains("makes up for it"));
+        let made_up = |row: &Value| {
+            row["why"]
+                .as_str()
+                .is_some_and(|why| why.starts_with("its time was missed") && why.contains("makes up for it"))
+        };
         let missed = |row: &Value| row["outcome"] == "missed";
         wait_until("what becomes of them", || {
             let rows = fleet.json(&["why", "worker/tick", "--limit", "100"])["firings"].take();

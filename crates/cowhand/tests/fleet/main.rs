@@ -29,6 +29,7 @@ mod money;
 mod names;
 mod orphans;
 mod own_rights;
+mod pending;
 mod prune;
 mod reasons;
 mod reports;

@@ -354,7 +354,33 @@ fn what_was_given_up_is_told_and_can_be_tried_again() {
     assert_eq!(scene.run(&["work", "retry", "files-none"]).code, Some(5));
 }
 
-/// A secret in an item, or in a prompt of a person, reaches the agent and no view.
+/// Its queue is still one of the fleet's, so `work list` shows it, and every other place does.
+#[test]
+fn what_was_given_up_of_a_queue_that_no_schedule_takes_is_told() {
+    let fleet = FLEET.replace("while [ ! -e go ]; do sleep 0.05; done", "exit 3");
+    let scene = Scene::with(&fleet);
+    fs::create_dir(scene.root.join("tasks")).unwrap();
+    scene.write("tasks/hard.md", "---\ntitle: Do hard\n---\nText.\n");
+    scene.start();
+    scene.json(&["trigger", "worker", "poll"]);
+    wait_until("it is given up", || (scene.json(&["work", "list"])[0]["status"] == "given_up").then_some(()));
+    let without = fleet.split("    schedules:").next().unwrap();
+    scene.write("cowhand.yaml", without);
+    scene.json(&["reload"]);
+    assert_eq!(scene.json(&["work", "list"])[0]["status"], "given_up");
+    let told = scene.json(&["status"])["given_up"][0].take();
+    assert_eq!((&told["id"], &told["taken_by"]), (&"files-hard".into(), &serde_json::json!([])));
+    assert_eq!(told["agents"], serde_json::json!(["worker"]));
+    assert_eq!(scene.json(&["why", "worker"])["given_up"][0]["id"], "files-hard");
+    let advice =
+        "`cowhand work retry files-hard` has it tried again, once a schedule takes from its queue again";
+    for verb in [&["status"][..], &["status", "worker"], &["why", "worker"]] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(advice), "{verb:?}: {said}");
+    }
+}
+
+/// A secret that stands in an item, or that a person writes into a prompt, reaches the agent and no view.
 #[test]
 fn known_secrets_in_items_and_prompts_are_in_no_view() {
     const SECRET: &str = "canary-of-the-mine-77";

@@ -108,7 +108,28 @@ async fn a_result_is_told_to_an_item_that_was_renamed() {
     stop(Arc::into_inner(fleet).unwrap()).await;
 }
 
-/// The same after the claim has expired: the job that it names has ended, and its result is known.
+/// Its failures count on under the new name, so it is not tried more often than others.
+#[tokio::test]
+async fn the_failures_of_an_item_that_was_renamed_count_on() {
+    let script = format!("{UNTIL_GO}; exit 3");
+    let scene = Scene::new(&script, ", on_failure: release, max_item_attempts: 2", OFTEN);
+    scene.task("one", "");
+    let fleet = scene.started().await;
+    let mut events = fleet.subscribe_after(0);
+    until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
+    fs::rename(scene.path("tasks/one.md"), scene.path("tasks/two.md")).unwrap();
+    fs::write(scene.path("go"), "").unwrap();
+    until(&mut events, 1, is_reported).await;
+    let known = fleet.store().item_failures().await.unwrap();
+    let counts: Vec<_> = known.iter().map(|known| (known.id.to_string(), known.failures)).collect();
+    assert_eq!(counts, [("files-two".to_owned(), 2)]);
+    assert_eq!(known[0].item.as_ref().unwrap().id, known[0].id);
+    assert_eq!(jobs(&fleet).await.len(), 2, "as often as any other");
+    assert_eq!(scene.status("two"), "failed");
+    stop(fleet).await;
+}
+
+/// The same after the claim ran out: the job that it names has ended, and its result is known.
 #[tokio::test]
 async fn what_an_ended_job_claims_under_another_name_is_not_worked_on_again() {
     let scene = Scene::new(UNTIL_GO, "", OFTEN);

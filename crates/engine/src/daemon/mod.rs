@@ -4,6 +4,7 @@ mod attempt;
 mod begin;
 mod containers;
 pub(crate) mod credential_proxy;
+mod ending;
 mod expired;
 mod home;
 mod hooks;
@@ -32,12 +33,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use cowhand_core::budget::SpendLimits;
 use cowhand_core::config::report;
 use cowhand_core::id::{JobId, ScheduleId};
-use cowhand_core::job::{CancelReason, Job};
+use cowhand_core::job::Job;
 use cowhand_core::moment::Moment;
 use cowhand_core::roster::Roster;
 use cowhand_core::uptime::Uptime;
@@ -46,7 +46,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 
 use crate::backup;
 use crate::config;
@@ -158,6 +158,7 @@ impl Daemon {
     /// Runs until a stop is requested and complete.
     pub async fn run(mut self, mut way: watch::Receiver<Lifecycle>, course: &watch::Sender<Lifecycle>) {
         let mut gone = Box::pin(home::gone(Arc::clone(&self.engine)));
+        let hurry = tokio::spawn(ending::hurry(Arc::clone(&self.engine), way.clone()));
         loop {
             // The heartbeat comes first and uses the same time as the plan. Otherwise, after the machine was suspended,
             // even between the two, a plan would take this node's jobs for those of a dead node.
@@ -197,6 +198,7 @@ impl Daemon {
             }
         }
         self.end(way).await;
+        hurry.abort();
     }
 
     /// Records how many jobs are about to be cancelled, so that a caller that waits for the end learns it first.
@@ -315,82 +317,6 @@ impl Daemon {
             warn!("the views are behind: {error:#}");
         }
     }
-
-    /// Gives the outbox and the hooks a limited time to finish; the next start does the rest. A hook that is a process
-    /// continues under its keeper for as long as it may.
-    async fn deliver_outbox(&mut self) {
-        let owed = async {
-            self.engine.owed.notify_one();
-            while matches!(self.engine.store.anything_owed(self.engine.clock.now()).await, Ok(true)) {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        let hooks = async {
-            self.engine.hooks.notify_one();
-            let any = || self.engine.store.any_hook(self.engine.home.node.clone(), self.engine.clock.now());
-            while matches!(any().await, Ok(true)) {
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        };
-        let (owed, hooks) =
-            tokio::join!(tokio::time::timeout(LAST_WORDS, owed), tokio::time::timeout(LAST_WORDS, hooks));
-        if owed.is_err() {
-            warn!("a work source could not be told everything; it will be at the next start");
-        }
-        if hooks.is_err() {
-            warn!("not all hooks have come to their end; they are seen to at the next start");
-        }
-        self.errands.shutdown().await;
-    }
-
-    /// Records for each running job that the stop of the daemon cancels it. Waits only briefly for the store.
-    async fn say_why_they_end(&self) {
-        let (store, now) = (&self.engine.store, self.engine.clock.now());
-        let say = async {
-            for (job, _) in self.engine.held() {
-                if let Err(error) = store.note_cancelling(job.clone(), CancelReason::DaemonStopped, now).await
-                {
-                    warn!(%job, "why it is cancelled is not written: {error}");
-                }
-            }
-        };
-        if tokio::time::timeout(SAYING, say).await.is_err() {
-            warn!("the store does not answer; why jobs are cancelled is not written");
-        }
-    }
-
-    async fn end(mut self, mut way: watch::Receiver<Lifecycle>) {
-        self.triggers.stop().await;
-        self.pruning.stop();
-        self.engine.ending.store(true, Ordering::Relaxed);
-        let keep_agents = *way.borrow_and_update() == Lifecycle::Leaving;
-        let wish = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
-        if !keep_agents {
-            self.say_why_they_end().await;
-        }
-        for (job, _) in self.engine.held() {
-            self.engine.wish(&job, wish);
-        }
-        while !self.tasks.is_empty() {
-            tokio::select! {
-                Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
-                _ = way.changed(), if !keep_agents => {
-                    for (job, _) in self.engine.held() {
-                        self.engine.wish(&job, StopRequest::CancelNow);
-                    }
-                }
-            }
-        }
-        if self.engine.is_homeless() {
-            // The folder that is now in this place may belong to another daemon.
-            self.errands.shutdown().await;
-        } else {
-            self.deliver_outbox().await;
-            self.write_views().await;
-        }
-        self.traces.stop().await;
-        info!("stopped");
-    }
 }
 
 /// Starts the wait that the kernel needs before a change of cgroup, because a keeper will be started soon.
@@ -411,9 +337,6 @@ fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fa
 /// Time between two looks while the daemon drains, and time before a failed plan is tried again.
 const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
 const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
-/// Time limit for recording why jobs are cancelled.
-const SAYING: Duration = Duration::from_secs(2);
-const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// Loads a fleet's files with its `.env`, or returns all errors as one report.
 pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {

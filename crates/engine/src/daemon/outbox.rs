@@ -140,20 +140,44 @@ impl Desk {
         let by = self.claimant(owed, owed.until).await?;
         match closing {
             Closing::Complete(result) => {
-                let id = id_now(source.as_ref(), owed, &by).await?;
+                let id = self.id_now(source.as_ref(), owed, &by).await?;
                 source.complete_work(&id, result, &by).await
             }
             Closing::Release(options) => {
                 let id = if options.unfinished {
                     owed.item.id.clone()
                 } else {
-                    id_now(source.as_ref(), owed, &by).await?
+                    self.id_now(source.as_ref(), owed, &by).await?
                 };
                 let ReleaseResult { success, message } = source.release_work(&id, options, &by).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
                 if success { Ok(()) } else { Err(WorkSourceError::NotReleased { item: id, why }) }
             }
         }
+    }
+
+    /// The id under which the item is to be told how its job ended: a person may have renamed it meanwhile. Its failures are
+    /// counted under the new id before it is offered again.
+    async fn id_now(
+        &self,
+        source: &dyn WorkSource,
+        held: &HeldItem,
+        by: &Claimant,
+    ) -> Result<WorkItemId, WorkSourceError> {
+        let error = match is_the_same(source, held).await {
+            Ok(()) => return Ok(held.item.id.clone()),
+            Err(error) => error,
+        };
+        if !error.is_missing() && !matches!(error, WorkSourceError::Replaced(_)) {
+            return Err(error);
+        }
+        let id = source.moved(&held.item.id, by).await?.ok_or(error)?;
+        if let Some(item) = source.get_work(&id).await? {
+            let (store, from) = (&self.engine.store, held.item.id.clone());
+            let moved = store.move_failures(held.queue.clone(), from, item).await;
+            moved.map_err(|error| WorkSourceError::Other(error.into()))?;
+        }
+        Ok(id)
     }
 
     async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
@@ -219,23 +243,9 @@ impl Desk {
     }
 }
 
-/// Returns the current id of the item, because a person may have renamed it.
-async fn id_now(
-    source: &dyn WorkSource,
-    held: &HeldItem,
-    by: &Claimant,
-) -> Result<WorkItemId, WorkSourceError> {
-    match is_the_same(source, held).await {
-        Ok(()) => Ok(held.item.id.clone()),
-        Err(error) if error.is_missing() || matches!(error, WorkSourceError::Replaced(_)) => {
-            source.moved(&held.item.id, by).await?.ok_or(error)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-/// Checks that the item is still the one that the job worked on. An item that was missing and is back, or that no
-/// longer shows this fleet's claim, may be new work with the same name. The result then does not apply to it.
+/// An item that could not be found and is there again may be another one, of the same name; so may one that does not say
+/// any more that it is claimed by us, because a person put in new work. What was done for the first one says nothing
+/// about it.
 async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), WorkSourceError> {
     let id = &held.item.id;
     let is_claimed = |item| source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder);

@@ -12,7 +12,7 @@ use super::attempt::{AttemptTask, LONGEST_PAUSE, Rules};
 use super::unwritten::is_unwritten;
 use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;
-use cowhand_store::{GivenBack, Settled, StoreError};
+use cowhand_store::{GivenBack, LAST_WAIT, Settled, StoreError};
 use cowhand_system::fault;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
@@ -126,7 +126,12 @@ impl AttemptTask {
         if !self.engine.ending.load(Ordering::Relaxed) {
             return false;
         }
-        *until.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now()
+        let is_silent = self.engine.store.silence().is_some_and(|silence| silence >= LAST_WAIT);
+        let is_left = *until.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now();
+        if is_silent || is_left {
+            warn!(job = %self.job.id(), "its end is not written; the next start settles it");
+        }
+        is_silent || is_left
     }
 
     /// Waits, and returns the next wait. A stopping daemon waits only briefly.

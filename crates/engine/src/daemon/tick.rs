@@ -15,6 +15,7 @@ use cowhand_core::uptime::Uptime;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
+use crate::schedule_view::MISSED;
 use crate::trigger::dispatch::Dispatch;
 use cowhand_store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
 use cowhand_system::fault;
@@ -203,9 +204,7 @@ async fn act(
 /// Returns the note of a firing that was missed and runs all the same.
 fn made_up_by(misfire: Misfire) -> String {
     let policy = misfire.as_str();
-    format!(
-        "its time was missed, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)"
-    )
+    format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
 }
 
 /// Returns the retry policy of the job's schedule or agent, and whether the runtime reports its usage only at the end.

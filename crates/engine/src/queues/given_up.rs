@@ -28,8 +28,21 @@ pub struct GivenUpItem {
     pub id: WorkItemId,
     pub title: String,
     pub given_up: GivenUp,
-    /// Schedules that take items from its queue.
+    /// Whose work it would be; nobody's if no schedule takes from its queue any more.
     pub taken_by: Vec<TakenBy>,
+    /// The agents that have its queue.
+    #[serde(default)]
+    pub agents: Vec<AgentName>,
+}
+
+impl GivenUpItem {
+    /// Says why it was given up and what has it tried again.
+    pub fn sentence(&self) -> String {
+        let (id, why) = (&self.id, self.given_up.sentence());
+        let nobody =
+            if self.taken_by.is_empty() { ", once a schedule takes from its queue again" } else { "" };
+        format!("{id} {why}; `cowhand work retry {id}` has it tried again{nobody}")
+    }
 }
 
 /// A schedule that takes items from a queue.
@@ -74,21 +87,25 @@ pub async fn given_up(
     };
     let mut items = Vec::new();
     for failed in failed.iter().filter(|failed| !is_held(failed)) {
-        let (mut most_attempts, mut taken_by) = (0, Vec::new());
+        let (mut most_attempts, mut taken_by, mut agents) = (0, Vec::new(), Vec::new());
         for agent in &roster.agents {
             for whose in places(agent) {
                 let Some(config) = whose.config() else { continue };
                 if config.queue(&setting.base) == failed.queue {
                     most_attempts = most_attempts.max(config.rules().most_attempts());
+                    if !agents.contains(&agent.name) {
+                        agents.push(agent.name.clone());
+                    }
                     let schedule = whose.schedule.map(|schedule| schedule.name.clone());
                     let by = |schedule| TakenBy { agent: agent.name.clone(), schedule };
                     taken_by.extend(schedule.map(by));
                 }
             }
         }
-        if !taken_by.is_empty() && failed.is_given_up(most_attempts) {
+        if !agents.is_empty() && failed.is_given_up(most_attempts) {
             let title = failed.item.as_ref().map(|item| item.title.clone()).unwrap_or_default();
-            items.push(GivenUpItem { id: failed.id.clone(), title, given_up: failed.into(), taken_by });
+            let (id, given_up) = (failed.id.clone(), failed.into());
+            items.push(GivenUpItem { id, title, given_up, taken_by, agents });
         }
     }
     Ok(items)

@@ -1,6 +1,6 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
-use cowhand_core::plan::{AwaitedSeat, LiveJob, LiveState, Snapshot, free_places};
+use cowhand_core::plan::{AwaitedSeat, AwaitedStart, LiveJob, LiveState, Snapshot, free_places};
 use cowhand_core::policy::{Closed, Misfire};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -57,6 +57,20 @@ impl ScheduleView {
         if let Some(slot) = slot(roster, agent, schedule, snapshot, now) {
             self.skip_reason = Some(SkipReason::AtCapacity);
             return self.noted(SkipReason::AtCapacity, slot.until, slot.sentence);
+        }
+        if self.status != ScheduleStatus::Running
+            && let Some(job) = ready(schedule, snapshot, now)
+        {
+            let awaited = snapshot.awaited_start(roster, agent, job, now);
+            let reason = awaited.as_ref().and_then(|awaited| awaited.reason);
+            // Without a daemon, times that were missed are told first.
+            if reason.is_some() || self.missed.is_none() {
+                let retry = job.retry_due(now).map(|_| SkipReason::Requeued);
+                let reason = reason.or(retry).unwrap_or(SkipReason::AlreadyRunning);
+                self.skip_reason = Some(reason);
+                let (until, sentence) = pending(job, awaited, now);
+                return self.noted(reason, until, sentence);
+            }
         }
         if let Some(parked) = snapshot.limit(agent, now) {
             return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
@@ -171,7 +185,29 @@ fn tried_again(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opti
     Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
 }
 
-/// Lists what is checked and asked to prepare a firing, in this order.
+/// Its oldest pending job whose time has come.
+fn ready<'a>(schedule: &Schedule, snapshot: &'a Snapshot, now: Timestamp) -> Option<&'a LiveJob> {
+    snapshot.jobs.iter().find(|job| job.schedule == Some(schedule.id) && job.is_ready(now))
+}
+
+/// What a pending job waits for although its time has come, and until when.
+fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Option<Timestamp>, String) {
+    let (until, waits) = awaited.map_or_else(
+        || (None, "it starts at the daemon's next look".to_owned()),
+        |awaited| (awaited.until, awaited.sentence),
+    );
+    let id = &job.id;
+    let sentence = match (job.retry_due(now), job.requeued.sentence()) {
+        (Some(since), _) => {
+            format!("{id}: its last attempt failed; the retry is due since {since:.0}, and waits: {waits}")
+        }
+        (None, Some(put_back)) => format!("{id} is pending: {put_back}; {waits}"),
+        (None, None) => format!("{id} is pending: {waits}"),
+    };
+    (until, sentence)
+}
+
+/// What is asked before it is known what a firing runs for, in this order.
 pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
     let source =
         schedule.work_source.as_ref().or(agent.settings.work_source.as_ref()).map(|source| match source {
@@ -218,12 +254,19 @@ pub fn why_of(
         FiringOutcome::Skipped(reason) => with_note(because(reason)),
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
         FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
-        FiringOutcome::Ran if key.is_by_clock() => with_note("it was due"),
+        FiringOutcome::Ran if key.is_by_clock() => match note {
+            // That it ran late says more than that it was due, which its calendar may not have allowed then.
+            Some(note) if note.starts_with(MISSED) => note.to_owned(),
+            _ => with_note("it was due"),
+        },
         FiringOutcome::Ran => with_note("its trigger fired"),
     }
 }
 
-/// Beginning of the note of a firing that its `when_command` rejected.
+/// How the note of a firing begins that makes up for a missed one.
+pub(crate) const MISSED: &str = "its time was missed";
+
+/// How the note of a firing begins that its command did not let through.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
 fn missed(row: &LedgerRow, schedule: &Schedule) -> &'static str {

@@ -8,6 +8,7 @@
 //! | `writer` | group commit on SQLite |
 //! | `changes` | wake those who follow the event log |
 //! | `file`, `health`, `error` | whether the file is still there, whether the store can be written; what can go wrong |
+//! | `patience` | how long a server that is away is waited for while the daemon ends |
 //! | `latency` | how long reads and writes take |
 
 pub(crate) mod changes;
@@ -21,7 +22,10 @@ pub(crate) mod health;
 pub(crate) mod latency;
 mod migrations;
 mod open;
+pub(crate) mod patience;
 pub(crate) mod writer;
 
 pub use error::StoreError;
+pub(crate) use open::BUSY;
 pub use open::is_postgres;
+pub use patience::LAST_WAIT;

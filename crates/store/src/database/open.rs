@@ -21,7 +21,7 @@ use crate::{Database, Store};
 use cowhand_system::clock::Clock;
 
 /// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
-const BUSY: Duration = Duration::from_secs(10);
+pub(crate) const BUSY: Duration = Duration::from_secs(10);
 const READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
 
@@ -93,8 +93,8 @@ impl Store {
     }
 
     fn of(database: Database, committed: Committed) -> Self {
-        let (latency, standing) = (Latency::new(), Arc::default());
-        Self { database, committed, latency, standing, random: || fastrand::u64(..), clock: None }
+        let (latency, standing, patience) = (Latency::new(), Arc::default(), Arc::default());
+        Self { database, committed, latency, standing, patience, random: || fastrand::u64(..), clock: None }
     }
 
     /// The same store with another source of chance.

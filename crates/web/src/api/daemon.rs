@@ -97,16 +97,21 @@ pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Pro
     Ok(Json(api.daemon()?.reload().await?))
 }
 
-/// Requests the stop and returns at once; the daemon has ended when its lock is free.
+/// How long it may take to write down that the fleet is asked to stop.
+const NOTING: Duration = Duration::from_secs(2);
+
+/// Answers at once; the daemon is gone when its lock is free.
 pub(super) async fn stop(
     State(api): State<Api>,
     Given(asked): Given<StopAsked>,
 ) -> Result<Json<DaemonView>, Problem> {
     let daemon = api.daemon()?;
-    // A store that cannot be written must not prevent the stop.
-    let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now()).await;
-    if let Err(error) = noted {
-        warn!("that the fleet is asked to stop is not written: {error}");
+    // Whoever wants it to end is not kept from it by a store that cannot be written.
+    let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now());
+    match tokio::time::timeout(NOTING, noted).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => warn!("that the fleet is asked to stop is not written: {error}"),
+        Err(_) => warn!("that the fleet is asked to stop is not written: the store does not answer"),
     }
     daemon.begin_stop(match asked {
         StopAsked { keep_agents: true, .. } => Stop::KeepAgents,

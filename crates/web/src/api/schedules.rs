@@ -6,7 +6,7 @@ use axum::{Extension, Json};
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
-use cowhand_core::plan::Snapshot;
+use cowhand_core::plan::{LiveJob, Snapshot};
 use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
@@ -173,22 +173,40 @@ async fn say_why_it_failed(
     view: &mut ScheduleView,
     now: Timestamp,
 ) -> Result<(), Problem> {
-    let Some((live, _)) = snapshot.tried_again(view.id, now).filter(|(live, _)| live.put_back(now).is_none())
-    else {
-        return Ok(());
+    let ahead = || {
+        let (live, _) = snapshot.tried_again(view.id, now)?;
+        let is_told = view.skip_note_reason == Some(SkipReason::Requeued) && live.put_back(now).is_none();
+        is_told.then_some((live, None))
     };
+    let Some((live, due)) = due_again(snapshot, view, now).or_else(ahead) else { return Ok(()) };
     let Some(job) = api.store.job(live.id.clone()).await? else { return Ok(()) };
     if let Some(message) = waits::last_failure(api, &job).await? {
-        view.skip_note = Some(format!("{}: {message}", live.id));
+        let due = due.unwrap_or_default();
+        view.skip_note = Some(format!("{}: {message}{due}", live.id));
     }
     Ok(())
+}
+
+/// Finds the job whose due retry the note is about, and what the note says after the failure.
+fn due_again<'a>(
+    snapshot: &'a Snapshot,
+    view: &ScheduleView,
+    now: Timestamp,
+) -> Option<(&'a LiveJob, Option<String>)> {
+    let mut jobs = snapshot.jobs.iter().filter(|live| live.retry_due(now).is_some());
+    let note = view.skip_note.as_deref()?;
+    jobs.find_map(|live| {
+        let told = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
+        let rest = told.find("; the retry is due").and_then(|at| told.get(at..));
+        Some((live, rest.map(str::to_owned)))
+    })
 }
 
 pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
     let (roster, now) = (api.roster(), api.now());
     let snapshot = api.snapshot(&roster, now).await?;
     let mut views = schedules_of(&roster, &snapshot, now);
-    for view in views.iter_mut().filter(|view| view.skip_note_reason == Some(SkipReason::Requeued)) {
+    for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
         say_why_it_failed(api, &snapshot, view, now).await?;
     }
     Ok(views)

@@ -2,7 +2,7 @@
 
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
-use cowhand_core::plan::{AwaitedSeat, Holds, LiveJob, LiveState, Snapshot};
+use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, Snapshot};
 use cowhand_core::policy::Closed;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
@@ -93,13 +93,25 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Proble
             ))
         }
         _ => {
-            let of_provider = || snapshot.seat_of(&roster, agent, live, now).map(of_seat);
-            Ok(at_capacity(agent, &snapshot, live).or_else(of_provider))
+            let Some(awaited) = snapshot.awaited_start(&roster, agent, live, now) else { return Ok(None) };
+            let failed = if live.began { last_failure(api, job).await? } else { None };
+            Ok(Some(ready(live, awaited, failed, now)))
         }
     }
 }
 
-/// Finds budgets, pauses, provider limits and failed starts that hold the job.
+/// Describes a pending job whose time has come, and why it was put back or is tried again.
+fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
+    let AwaitedStart { reason, until, sentence } = awaited;
+    let retry = live.retry_due(now).and_then(|since| {
+        Some(format!("{}; the retry is due since {since:.0}, and waits: {sentence}", failed?))
+    });
+    let again = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));
+    let without = if again.is_some() { SkipReason::Requeued } else { SkipReason::Disabled };
+    Waits { reason: reason.unwrap_or(without), until, message: again.unwrap_or(sentence) }
+}
+
+/// Budgets, pauses, provider limits, and starts that failed.
 fn in_snapshot(
     roster: &Roster,
     agent: &Agent,
@@ -148,28 +160,6 @@ fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Optio
     let schedule = agent.holding(job).schedule()?;
     let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(Closed::sentence)?;
     Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
-}
-
-fn of_seat(slot: AwaitedSeat) -> Waits {
-    Waits { reason: SkipReason::AtCapacity, until: slot.until, message: slot.sentence }
-}
-
-fn at_capacity(agent: &Agent, snapshot: &Snapshot, live: &LiveJob) -> Option<Waits> {
-    let of_agent = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
-    let running = of_agent().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
-    if running < agent.max_concurrent as usize {
-        return None;
-    }
-    let waiting = of_agent().filter(|job| matches!(job.state, LiveState::Pending { .. }));
-    let before = waiting.take_while(|job| job.id != live.id).count();
-    let places = if running == 1 { "1 place".to_owned() } else { format!("{running} places") };
-    let before = match before {
-        0 => "it is the next".to_owned(),
-        1 => "1 job waits before it".to_owned(),
-        more => format!("{more} jobs wait before it"),
-    };
-    let message = format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name);
-    Some(Waits { reason: SkipReason::AtCapacity, until: None, message })
 }
 
 #[cfg(test)]

@@ -171,7 +171,11 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
             None => view
                 .skip_reason
                 .filter(|reason| !plain(reason) || (*reason == SkipReason::NotDue && !note.is_empty()))
-                .map(|reason| format!("{reason}{note}{}", when_again(view, now))),
+                .map(|reason| match note.strip_prefix(": ") {
+                    // Its job is pending, and the note says so.
+                    Some(note) if reason == SkipReason::AlreadyRunning => note.to_owned(),
+                    _ => format!("{reason}{note}{}", when_again(view, now)),
+                }),
         };
         let waits = match (waits, &view.last_error) {
             (Some(waits), Some(error)) if view.preparing => Some(print::cell(&format!("{waits}; {error}"))),

@@ -1,0 +1,88 @@
+//! Jobs that were made and have not started: every place that shows them says what they wait for.
+
+use super::{Scene, wait_until};
+
+/// The text without line breaks, which the width of the terminal decides.
+fn said(scene: &Scene, arguments: &[&str]) -> String {
+    scene.run(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_pending_job_says_what_it_waits_for() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sleep, '600']
+    schedules:
+      often: {type: interval, interval: 1s, when_command: [sh, -c, 'while [ ! -e ready ]; do sleep 0.05; done']}
+      asked: {type: manual}
+",
+    );
+    scene.start();
+    let first = scene.json(&["trigger", "a", "asked"])["id"].as_str().unwrap().to_owned();
+    wait_until("the first to run", || (scene.json(&["job", &first])["status"] == "running").then_some(()));
+    scene.write("ready", "");
+    let second = wait_until("the second to be made", || {
+        let jobs = scene.json(&["jobs", "--status", "pending"]);
+        jobs[0]["id"].as_str().map(str::to_owned)
+    });
+    let place = "a has 1 place (`max_concurrent`), and as many jobs run; it is the next";
+    let why = said(&scene, &["why", "a/often"]);
+    assert!(why.contains(&format!("It waits: {second} is pending: {place}.")), "{why}");
+    assert!(!why.contains("had not ended"), "{why}");
+    let shown = scene.json(&["schedule", "show", "a/often"]);
+    assert_eq!(shown["skip_reason"], "at_capacity", "{shown}");
+    let list = said(&scene, &["schedule", "list"]);
+    assert!(!list.contains("already_running") && list.contains("is pending"), "{list}");
+    let status = said(&scene, &["status"]);
+    assert!(status.contains(&format!("waits: {second} of a: {place}")), "{status}");
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    let nobody = "no daemon runs; it starts when a daemon does";
+    let why = said(&scene, &["why", "a/often"]);
+    assert!(why.contains(&format!("It waits: {second} is pending: {nobody}.")), "{why}");
+    let list = said(&scene, &["schedule", "list"]);
+    assert!(!list.contains("already_running") && list.contains("is pending"), "{list}");
+    let status = said(&scene, &["status"]);
+    assert!(status.contains(&format!("waits: {second} of a: {nobody}")), "{status}");
+    assert!(said(&scene, &["job", &second]).contains(nobody));
+}
+
+#[test]
+fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    retry: {max_attempts: 3, backoff: 3s, on: [error]}
+    schedules:
+      often: {type: interval, interval: 1h}
+",
+    );
+    scene.start();
+    let id = wait_until("the retry", || {
+        let jobs = scene.json(&["jobs", "--status", "pending"]);
+        let id = jobs[0]["id"].as_str()?.to_owned();
+        (scene.json(&["job", &id])["waits"]["reason"] == "requeued").then_some(id)
+    });
+    scene.lose_the_daemon();
+    let message = wait_until("the retry to be due", || {
+        let waits = scene.json(&["job", &id])["waits"].take();
+        let message = waits["message"].as_str().map(str::to_owned);
+        message.filter(|message| message.contains("the retry is due since"))
+    });
+    assert!(
+        message.starts_with("attempt ") && message.contains("exit code 3; the retry is due"),
+        "{message}"
+    );
+    let nobody = "and waits: no daemon runs; it starts when a daemon does";
+    assert!(message.ends_with(nobody), "{message}");
+    for arguments in [&["why", "a/often"][..], &["status"], &["job", &id]] {
+        let said = said(&scene, arguments);
+        assert!(said.contains("exit code 3; the retry is due since") && said.contains(nobody), "{said}");
+        assert!(!said.contains("had not ended"), "{said}");
+    }
+    let shown = scene.json(&["schedule", "show", "a/often"]);
+    assert_eq!((&shown["skip_reason"], &shown["skip_note_reason"]), (&"requeued".into(), &"requeued".into()));
+}
