@@ -25,8 +25,13 @@ pub(super) fn advised(text: &str) -> Cow<'_, str> {
     with_option(text, &option(ASKED.get().map(PathBuf::as_path)))
 }
 
+/// Returns `-c FILE` as it has to be typed.
+pub(super) fn naming(config: &Path) -> String {
+    format!("-c {}", quoted(&config.display().to_string()))
+}
+
 fn option(asked: Option<&Path>) -> String {
-    asked.map(|config| format!(" -c {}", quoted(&config.display().to_string()))).unwrap_or_default()
+    asked.map(|config| format!(" {}", naming(config))).unwrap_or_default()
 }
 
 fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {

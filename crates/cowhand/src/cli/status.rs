@@ -233,7 +233,8 @@ fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
         if let Some(gone) = place.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
         }
-        return format!("daemon: {}; `cowhand start -d` starts it", print::styled("not running", print::ODD));
+        let state = print::styled("not running", print::ODD);
+        return format!("daemon: {state}; {}", place.how_to_start());
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::place::WayIn;
+use super::place::{Place, WayIn};
 use super::print::{self, Table};
 use super::schedule::FullName;
 use super::{Failure, ago, complete, left, number, place, status};
@@ -67,8 +67,9 @@ impl Answer {
         Ok(Self { schedule, firings, given_up })
     }
 
-    fn print(&self, alone: bool, now: Timestamp) {
-        for line in standing(&self.schedule, &self.firings, alone, now) {
+    /// Prints how it stands. `without` is the place if no daemon runs there and nobody has said so.
+    fn print(&self, without: Option<&Place>, now: Timestamp) {
+        for line in standing(&self.schedule, &self.firings, without, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
@@ -135,7 +136,7 @@ impl Why {
             }));
             return Ok(());
         }
-        answer.print(alone, now);
+        answer.print(alone.then(|| client.place()), now);
         print_refusal(&agent, now);
         answer.print_firings(now);
         Ok(())
@@ -175,7 +176,7 @@ impl Why {
                 print::line("");
             }
             // That no daemon runs is the same for all of them.
-            answer.print(alone && place == 0, now);
+            answer.print((alone && place == 0).then(|| client.place()), now);
             answer.print_firings(now);
         }
         Ok(())
@@ -193,12 +194,17 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
 /// What it does now, what it waits for, and when it will fire.
-fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
+fn standing(
+    view: &ScheduleView,
+    firings: &[FiringView],
+    without: Option<&Place>,
+    now: Timestamp,
+) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
-    if alone {
-        lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
+    if let Some(place) = without {
+        lines.push(format!("No daemon runs, so nothing fires; {}.", place.how_to_start()));
     }
-    lines.extend(what_follows(view, alone, now));
+    lines.extend(what_follows(view, without.is_some(), now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, other) {
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
