@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::place::{Place, WayIn};
-use super::{Failure, ago, complete, left, place, print, schedule};
+use super::{Failure, ago, complete, job, left, place, print, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -82,7 +82,7 @@ impl Status {
             let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
             schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
             let mut stopped = stopped(&schedules, now);
-            waiting_jobs(client, self.agent.as_ref(), &status, &mut stopped).await?;
+            waiting_jobs(client, self.agent.as_ref(), &status, now, &mut stopped).await?;
             if self.agent.is_none() {
                 stopped.extend(status.gone.iter().map(gone));
             }
@@ -194,6 +194,7 @@ async fn waiting_jobs(
     client: &WayIn<'_>,
     agent: Option<&AgentName>,
     status: &Answer,
+    now: Timestamp,
     lines: &mut Vec<String>,
 ) -> Result<(), Failure> {
     const MOST: u32 = 20;
@@ -213,10 +214,13 @@ async fn waiting_jobs(
         };
         let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
+        let next =
+            job::next_attempt(&waits, now).map(|at| format!(" (tried again {})", ago::in_words(now, at)));
+        let named = format!("{}{}", job.id, next.unwrap_or_default());
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
-            Some((.., jobs)) => jobs.push(job.id.to_string()),
+            Some((.., jobs)) => jobs.push(named),
             None if lines.iter().any(|line| line.ends_with(&message)) => {}
-            None => waiting.push((job.agent, message, vec![job.id.to_string()])),
+            None => waiting.push((job.agent, message, vec![named])),
         }
     }
     let waits = print::styled("waits", print::ODD);

@@ -217,6 +217,11 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     wait_until("the retry", || scene.json(&["job", &retried])["waits"].is_object().then_some(()));
     let said = scene.run(&["job", &retried]).stdout;
     assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
+    let said = scene.run(&["logs", &retried]).stdout;
+    let expected = "pending: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in ";
+    assert!(said.contains(expected), "{said}");
+    let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains(&format!("waits: {retried} (tried again in ")), "{said}");
     // The agents leave the config; what they had to do is still told of.
     scene.write("cowhand.yaml", &format!("agents:\n{other}"));
     scene.json(&["reload"]);
