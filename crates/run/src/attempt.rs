@@ -29,6 +29,8 @@ pub struct Attempt {
 /// The records of who is at work.
 pub(super) const KEEPER: &str = "keeper.json";
 pub(super) const AGENT: &str = "agent.json";
+/// What the agent gets on its standard input.
+pub(super) const PROMPT: &str = "prompt";
 const LOCK: &str = "lock";
 const KEEPER_LOG: &str = "keeper.log";
 /// Of what a keeper said, in characters.
@@ -152,8 +154,10 @@ impl Attempt {
     }
 
     /// After its end is settled: all that was said stands in the job's JSONL, without secrets. How far that had come is
-    /// forgotten, too: what was held back between two pieces of a speech may be half a secret.
+    /// forgotten, too: what was held back between two pieces of a speech may be half a secret. The prompt may hold secrets;
+    /// the store has it, and the next attempt writes its own.
     pub fn forget_output(&self) -> io::Result<()> {
+        absent_is_ok(fs::remove_file(self.folder.join(PROMPT)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;
         absent_is_ok(fs::remove_file(self.stdout()))?;
         absent_is_ok(fs::remove_file(self.stderr()))
@@ -182,7 +186,7 @@ impl Attempt {
     ) -> io::Result<Child> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper is at work"))?;
-        self.create("prompt")?.write_all(prompt.as_bytes())?;
+        self.create(PROMPT)?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;
         let mut stderr = self.create("stderr")?;
         for note in &prelude.notes {

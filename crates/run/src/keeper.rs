@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
 
-use super::attempt::{AGENT, Attempt, KEEPER};
+use super::attempt::{AGENT, Attempt, KEEPER, PROMPT};
 use super::bounded::Streams;
 use super::caps::Groups;
 use super::descriptors;
@@ -257,7 +257,7 @@ fn spawn(
     }
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(&start.directory).stdin(attempt.open("prompt")?).process_group(0);
+    command.args(arguments).current_dir(&start.directory).stdin(attempt.open(PROMPT)?).process_group(0);
     let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
     let mut child = match start.limits {
         None => command.stdout(stdout).stderr(stderr).spawn()?,

@@ -1,6 +1,8 @@
 //! What a machine can run out of. A start that fails for want of it is no fault of the job or its config, and succeeds once
 //! there is enough again.
 
+use std::path::Path;
+
 /// How a keeper says that somebody changed the mode of its folder, which is restored or waited for.
 pub(super) const CLOSED: &str = "the folder of the attempt was closed";
 
@@ -24,6 +26,22 @@ pub fn is_named_in(message: &str) -> bool {
     NAMES.iter().any(|name| message.contains(name))
 }
 
+/// A disk with less space than this is full: hardly any program can write a file there.
+const FULL: u64 = 64 << 10;
+
+/// Names the first of these folders whose disk has no space left: `the disk of /a/b is full`.
+pub fn full_disk(folders: &[&Path]) -> Option<String> {
+    let is_full = |folder: &&&Path| {
+        rustix::fs::statvfs(**folder).is_ok_and(|disk| is_full(disk.f_blocks, disk.f_bavail, disk.f_frsize))
+    };
+    folders.iter().find(is_full).map(|folder| format!("the disk of {} is full", folder.display()))
+}
+
+/// Says whether a disk of so many blocks, of which so many are available, is full. Some file systems have no blocks.
+const fn is_full(blocks: u64, available: u64, block_size: u64) -> bool {
+    blocks > 0 && available.saturating_mul(block_size) < FULL
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -31,6 +49,21 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+
+    #[test]
+    fn which_disks_are_full() {
+        for (blocks, available, block_size, expected) in [
+            (1000, 0, 4096, true),
+            (1000, 15, 4096, true),
+            (1000, 16, 4096, false),
+            (1000, 1, 1 << 20, false),
+            (0, 0, 4096, false),
+            (u64::MAX, u64::MAX, 4096, false),
+        ] {
+            assert_eq!(is_full(blocks, available, block_size), expected, "{blocks} {available} {block_size}");
+        }
+        assert_eq!(full_disk(&[Path::new("/proc"), Path::new("/no/such/folder")]), None);
+    }
 
     #[test]
     fn which_errors_are_a_shortage() {

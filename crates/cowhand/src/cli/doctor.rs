@@ -189,7 +189,7 @@ async fn daemon(place: &Place) -> Result<String, String> {
         Ok(None) if place.store_gone().is_some() => {
             Ok("not running, and cannot start; `store` above says why".to_owned())
         }
-        Ok(None) => Ok("not running; `cowhand start -d` starts it".to_owned()),
+        Ok(None) => Ok(format!("not running; {}", place.how_to_start())),
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())
         }

@@ -9,9 +9,8 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
 
-use super::place::WayIn;
+use super::place::{Place, WayIn};
 use super::{Exit, Failure, print};
-use cowhand_engine::state::StateFolder;
 use cowhand_web::api::{Client, Code, Problem};
 
 /// Longest absence of a daemon before following ends with an error. A restart takes a second; a restart by
@@ -136,20 +135,19 @@ impl Absence {
             self.told = true;
         }
         if self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(given_up(&client.place().state, problem));
+            return Err(given_up(client.place(), problem));
         }
         tokio::time::sleep(LOOK).await;
         Ok(())
     }
 }
 
-fn given_up(state: &StateFolder, problem: Problem) -> Failure {
+fn given_up(place: &Place, problem: Problem) -> Failure {
     if problem.code != Code::NoDaemon {
         return problem.into();
     }
-    let what = if Client::daemon_has_stopped(state) { "was stopped" } else { "is gone" };
-    let waited = PATIENCE.as_secs();
-    let message =
-        format!("the daemon {what}, and none came back for {waited}s; `cowhand start -d` starts one");
+    let what = if Client::daemon_has_stopped(&place.state) { "was stopped" } else { "is gone" };
+    let (waited, advice) = (PATIENCE.as_secs(), place.how_to_start());
+    let message = format!("the daemon {what}, and none came back for {waited}s; {advice}");
     Failure::new(Exit::NoDaemon, message)
 }

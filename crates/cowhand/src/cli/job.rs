@@ -165,11 +165,28 @@ pub(super) fn in_short(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// Formats the same line, with the actor or cause of a cancellation.
-pub(super) fn in_short_with_why(view: &JobView) -> String {
+/// The same, and who or what ended a job that was cancelled, or what a pending one waits for.
+pub(super) fn in_short_with_why(view: &JobView, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
-    format!("{}{by}", in_short(&view.job))
+    format!("{}{by}{}", in_short(&view.job), why_pending(view, now))
+}
+
+/// `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m (…)`. Empty if it does not wait.
+fn why_pending(view: &JobView, now: Timestamp) -> String {
+    let Some(waits) = view.waits.as_ref().filter(|_| view.job.status == JobStatus::Pending) else {
+        return String::new();
+    };
+    let next = next_attempt(waits, now).map(|at| {
+        let (number, when) = (view.job.attempt + 1, ago::in_words(now, at));
+        format!("; attempt {number} starts {when} ({at:.0})")
+    });
+    format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
+}
+
+/// Returns when the next attempt of a job starts that is tried again.
+pub(super) fn next_attempt(waits: &Waits, now: Timestamp) -> Option<Timestamp> {
+    waits.until.filter(|at| waits.reason == SkipReason::Requeued && *at > now)
 }
 
 /// Returns the error, the termination or the summary of the job.

@@ -6,6 +6,7 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::id::{AgentName, JobId, JobName};
 use cowhand_core::job::JobRecord;
+use jiff::Timestamp;
 
 use super::follow::Until;
 use super::place::WayIn;
@@ -65,7 +66,8 @@ impl Logs {
             }
             if !self.json {
                 let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
-                print::line(styled(format!("── {}", job::in_short_with_why(&view)), FAINT));
+                let short = job::in_short_with_why(&view, Timestamp::now());
+                print::line(styled(format!("── {short}"), FAINT));
             }
             Ok(())
         })

@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::server::Scope;
 
+use super::advice::advised;
 use super::place::{self, Place};
 use super::{Exit, Failure};
 use cowhand_web::mcp::{self, JobTools, PersonTools};
@@ -35,7 +36,8 @@ impl Mcp {
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }
-        let voice = PersonTools::of(Place::find(config)?.state);
+        let place = Place::find(config)?;
+        let voice = PersonTools::of(place.state.clone(), move || advised(&place.how_to_start()).into_owned());
         place::wait(async {
             mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
         })

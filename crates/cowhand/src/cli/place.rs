@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::advice::naming;
 use super::started::Started;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
@@ -79,25 +80,53 @@ impl Place {
     /// agents of this one.
     pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
         if let Some(part) = self.running_part() {
-            let (own, part) = (self.config.display(), part.display());
+            let (own, named, part) = (self.config.display(), naming(&part), part.display());
             let message = format!(
                 "{part} is part of the fleet {own}, and its own daemon runs: a second daemon would run its schedules twice; \
-                 end that daemon with `cowhand -c {part} stop` first"
+                 end that daemon with `cowhand {named} stop` first"
             );
             return Err(Failure::new(Exit::Refused, message));
         }
         let Some(FleetAbove { config, .. }) = self.root().filter(|root| root.runs) else { return Ok(()) };
         let message = format!(
             "{} is part of the fleet {}, whose daemon runs: a second daemon would run every schedule twice; name that fleet \
-             with `-c {}`",
+             with `{}`",
             self.config.display(),
             config.display(),
-            config.display(),
+            naming(&config),
         );
         Err(Failure::new(Exit::Refused, message))
     }
 
-    /// Returns the config of a sub-fleet that has its own running daemon.
+    /// Says what to do while no daemon runs for this fleet. `cowhand start -d` is advised only where it is not refused.
+    pub(super) fn how_to_start(&self) -> String {
+        self.instead_of_start().unwrap_or_else(|| "`cowhand start -d` starts it".to_owned())
+    }
+
+    /// Says what to do where a start is refused because of another daemon.
+    fn instead_of_start(&self) -> Option<String> {
+        if let Some(part) = self.running_part() {
+            let (named, own) = (naming(&part), naming(&self.config));
+            return Some(format!(
+                "a daemon runs its part {}; `cowhand {named} stop` ends that one, and `cowhand {own} start -d` then starts it",
+                part.display()
+            ));
+        }
+        let FleetAbove { config, .. } = self.root().filter(|root| root.runs)?;
+        let (root, named) = (config.display(), naming(&config));
+        Some(format!("the daemon of {root} runs its agents; name that fleet with `{named}`"))
+    }
+
+    /// Replaces advice to start a daemon where the start is refused.
+    fn with_working_advice(&self, failure: Failure) -> Failure {
+        if !failure.is_of(Exit::NoDaemon) || self.state.is_locked() {
+            return failure;
+        }
+        let Some(instead) = self.instead_of_start() else { return failure };
+        Failure::new(Exit::NoDaemon, format!("no daemon runs for {}; {instead}", self.config.display()))
+    }
+
+    /// The config of a sub-fleet whose own daemon runs.
     fn running_part(&self) -> Option<PathBuf> {
         let files = config::load(&self.config).files;
         files.into_iter().find(|file| {
@@ -114,10 +143,11 @@ impl Place {
         &self,
         question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        wait(async {
+        let answer = wait(async {
             let way_in = self.way_in().await?;
             question(&way_in).await
-        })
+        });
+        answer.map_err(|failure| self.with_working_advice(failure))
     }
 
     /// Connects to the daemon if one runs, else opens the store alone.
@@ -170,10 +200,10 @@ pub(super) struct FleetAbove {
 
 impl FleetAbove {
     fn note(&self, part: &Path) -> String {
-        let (part, root) = (part.display(), self.config.display());
+        let (part, named, root) = (part.display(), naming(&self.config), self.config.display());
         let runs = if self.runs { ", whose daemon runs" } else { "" };
         format!(
-            "{part} is part of the fleet {root}{runs}; this answer is about {part} alone, and `-c {root}` names that fleet"
+            "{part} is part of the fleet {root}{runs}; this answer is about {part} alone, and `{named}` names that fleet"
         )
     }
 }

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::place::{Place, WayIn};
-use super::{Failure, complete, left, place, print, schedule};
+use super::{Failure, ago, complete, job, left, place, print, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -84,7 +84,7 @@ impl Status {
             let mut schedules = client.get::<Page<ScheduleView>>("schedules").await?.items;
             schedules.retain(|view| self.agent.as_ref().is_none_or(|agent| view.agent == *agent));
             let mut stopped = stopped(&schedules, now);
-            waiting_jobs(client, self.agent.as_ref(), &status, &mut stopped).await?;
+            waiting_jobs(client, self.agent.as_ref(), &status, now, &mut stopped).await?;
             if self.agent.is_none() {
                 stopped.extend(status.gone.iter().map(gone));
             }
@@ -195,6 +195,7 @@ async fn waiting_jobs(
     client: &WayIn<'_>,
     agent: Option<&AgentName>,
     status: &Answer,
+    now: Timestamp,
     lines: &mut Vec<String>,
 ) -> Result<(), Failure> {
     const MOST: u32 = 20;
@@ -217,11 +218,13 @@ async fn waiting_jobs(
         };
         let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
+        let next =
+            job::next_attempt(&waits, now).map(|at| format!(" (tried again {})", ago::in_words(now, at)));
+        let named = format!("{}{}", job.id, next.unwrap_or_default());
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
-            Some((.., jobs)) => jobs.push(job.id.to_string()),
-            // The sentence on a schedule whose job it is begins with the job.
+            Some((.., jobs)) => jobs.push(named),
             None if lines.iter().any(|line| line.ends_with(&message)) => {}
-            None => waiting.push((job.agent, message, vec![job.id.to_string()])),
+            None => waiting.push((job.agent, message, vec![named])),
         }
     }
     let waits = print::styled("waits", print::ODD);
@@ -238,7 +241,8 @@ fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
         if let Some(gone) = place.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
         }
-        return format!("daemon: {}; `cowhand start -d` starts it", print::styled("not running", print::ODD));
+        let state = print::styled("not running", print::ODD);
+        return format!("daemon: {state}; {}", place.how_to_start());
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::place::WayIn;
+use super::place::{Place, WayIn};
 use super::print::{self, Table};
 use super::schedule::FullName;
 use super::{Failure, complete, left, number, place, status};
@@ -68,8 +68,9 @@ impl Answer {
         Ok(Self { schedule, firings, given_up })
     }
 
-    fn print(&self, alone: bool, now: Timestamp) {
-        for line in standing(&self.schedule, &self.firings, alone, now) {
+    /// Prints how it stands. `without` is the place if no daemon runs there and nobody has said so.
+    fn print(&self, without: Option<&Place>, now: Timestamp) {
+        for line in standing(&self.schedule, &self.firings, without, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
@@ -136,7 +137,7 @@ impl Why {
             }));
             return Ok(());
         }
-        answer.print(alone, now);
+        answer.print(alone.then(|| client.place()), now);
         print_refusal(&agent, now);
         answer.print_firings(now);
         Ok(())
@@ -180,8 +181,8 @@ impl Why {
             if place > 0 {
                 print::line("");
             }
-            // The absence of a daemon concerns all schedules, so it is printed once.
-            answer.print(alone && place == 0, now);
+            // That no daemon runs is the same for all of them.
+            answer.print((alone && place == 0).then(|| client.place()), now);
             answer.print_firings(now);
         }
         Ok(())
@@ -198,13 +199,18 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 /// Reason for which an interval waits while a job that it fired lives.
 const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
-/// Describes the current state of the schedule, the reason for which it waits, and its next firing.
-fn standing(view: &ScheduleView, firings: &[FiringView], alone: bool, now: Timestamp) -> Vec<String> {
+/// What it does now, what it waits for, and when it will fire.
+fn standing(
+    view: &ScheduleView,
+    firings: &[FiringView],
+    without: Option<&Place>,
+    now: Timestamp,
+) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
-    if alone {
-        lines.push("No daemon runs, so nothing fires; `cowhand start -d` starts one.".to_owned());
+    if let Some(place) = without {
+        lines.push(format!("No daemon runs, so nothing fires; {}.", place.how_to_start()));
     }
-    lines.extend(what_follows(view, alone, now));
+    lines.extend(what_follows(view, without.is_some(), now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, other) {
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));

@@ -166,6 +166,8 @@ impl One {
         if self.json {
             print::json(&view);
         } else {
+            let done =
+                if view.forgotten { "forgotten, as its source does not have it any more" } else { done };
             print::line(format!("{} {done}: {}", view.item.id, one_line(&view.item.title, 60)));
         }
         Ok(())

@@ -53,6 +53,33 @@ fn a_fleet_is_not_started_beside_the_daemon_of_a_part() {
 }
 
 #[test]
+fn no_advice_starts_a_second_daemon() {
+    let scene = with_part();
+    scene.start();
+    let (root, part) = (scene.root.join("cowhand.yaml"), scene.root.join("sub/cowhand.yaml"));
+    let [root, part] = [root, part].map(|path| path.display().to_string());
+    let in_part = |verb: &[&str]| scene.run(&[&["-c", &part], verb].concat());
+    for verb in [&["status"][..], &["doctor"], &["why", "a/s"], &["trigger", "a"], &["reload"]] {
+        let said = in_part(verb);
+        let all = format!("{}{}", said.stdout, said.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(!all.contains("start -d"), "{verb:?}: {all}");
+        let advice = format!("the daemon of {root} runs its agents; name that fleet with `-c {root}`");
+        assert!(all.contains(&advice), "{verb:?}: {all}");
+    }
+    assert_eq!(in_part(&["reload"]).code, Some(4));
+    assert_eq!(scene.run(&["-c", &root, "reload"]).code, Some(0));
+
+    assert_eq!(scene.run(&["stop", "--timeout", "0"]).code, Some(0));
+    assert_eq!(in_part(&["start", "-d", "--no-server"]).code, Some(0));
+    let said = scene.run(&["reload"]).stderr;
+    let advice =
+        format!("`cowhand -c {part} stop` ends that one, and `cowhand -c {root} start -d` then starts it");
+    assert!(said.contains(&advice), "{said}");
+    assert_eq!(in_part(&["stop", "--timeout", "0"]).code, Some(0));
+    assert_eq!(scene.run(&["-c", &root, "start", "-d", "--no-server"]).code, Some(0));
+}
+
+#[test]
 fn a_part_of_a_fleet_can_run_while_the_fleet_does_not() {
     let scene = with_part();
     let part = ["-c", "sub/cowhand.yaml"];

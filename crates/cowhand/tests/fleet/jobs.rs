@@ -37,6 +37,25 @@ fn the_prompt_is_the_callers_or_the_schedules_or_the_agents() {
     assert_eq!(prompt(&["tidy", "-p", "Tidy {{date}}"]), "Tidy {{date}}");
 }
 
+/// It may hold secrets. A retry has it from the store.
+#[test]
+fn a_prompt_does_not_stay_in_the_folder_of_its_attempt() {
+    let scene = Scene::started();
+    let made = |verb: &[&str]| {
+        let job = scene.json(verb);
+        assert_eq!(job["status"], "completed", "{job:#}");
+        job["id"].as_str().unwrap().to_owned()
+    };
+    let first = made(&["trigger", "worker", "-p", "The password is 12345.", "--wait"]);
+    let again = made(&["retry", &first, "--wait"]);
+    assert!(scene.run(&["logs", &again]).stdout.contains("The password is 12345."));
+    for id in [first, again] {
+        let folder = scene.root.join(format!(".cowhand/attempts/{id}.1"));
+        assert!(folder.is_dir());
+        wait_until("the prompt to be removed", || (!folder.join("prompt").exists()).then_some(()));
+    }
+}
+
 #[test]
 fn what_a_person_sees() {
     let scene = Scene::started();

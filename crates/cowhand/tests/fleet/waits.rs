@@ -189,7 +189,7 @@ fn whoever_follows_is_told_that_the_daemon_was_stopped() {
     for follower in followers {
         let said = follower.end();
         assert_eq!(said.code, Some(4), "{}", said.stderr);
-        let expected = "note: the daemon is away; waiting for the next one\nerror: the daemon was stopped, and none came back for 10s; `cowhand start -d` starts one\n";
+        let expected = "note: the daemon is away; waiting for the next one\nerror: the daemon was stopped, and none came back for 10s; `cowhand start -d` starts it\n";
         assert_eq!(said.stderr, expected);
     }
 }

@@ -103,7 +103,29 @@ fn queues_can_be_narrowed_and_read_in_parts() {
     }
 }
 
-/// No message says that there is no source where there is one.
+/// The source cannot be told, so the item stays what it is right after the command: given up in the store only.
+#[test]
+fn an_item_that_a_person_failed_is_listed_before_its_source_knows() {
+    let scene = scene();
+    scene.start();
+    assert_eq!(scene.run(&["work", "claim", "files-one"]).code, Some(0));
+    fs::remove_file(scene.root.join("tasks/one.md")).unwrap();
+    let done = scene.run(&["work", "complete", "files-one", "--outcome", "failure", "--summary", "No."]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let listed = || -> Vec<(String, String)> {
+        let word = |item: &Value, key: &str| item[key].as_str().unwrap().to_owned();
+        let items = scene.json(&["work", "list"]);
+        items.as_array().unwrap().iter().map(|item| (word(item, "id"), word(item, "status"))).collect()
+    };
+    assert!(listed().contains(&("files-one".to_owned(), "closing".to_owned())), "{:?}", listed());
+    let released = scene.run(&["work", "release", "files-one"]);
+    let expected = "files-one forgotten, as its source does not have it any more: Do one\n";
+    assert_eq!(released.stdout, expected, "{}", released.stderr);
+    assert_eq!(listed(), [("files-two".to_owned(), "available".to_owned())]);
+    assert!(!scene.run(&["status"]).stdout.contains("files-one"));
+}
+
+/// Nobody is told that there is no source where there is one.
 #[test]
 fn an_empty_list_says_why() {
     let scene = Scene::with(FLEET);

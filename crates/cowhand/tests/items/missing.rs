@@ -80,7 +80,8 @@ async fn a_person_can_have_a_missing_item_forgotten() {
     fs::remove_file(scene.path("tasks/one.md")).unwrap();
     fs::write(scene.path("go"), "").unwrap();
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
-    fleet.release_item(&one(), None, ReleaseOptions::default()).await.unwrap();
+    let released = fleet.release_item(&one(), None, ReleaseOptions::default()).await.unwrap();
+    assert!(released.forgotten);
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
     assert!(fleet.store().items().await.unwrap().is_empty());
     stop(fleet).await;

@@ -140,8 +140,47 @@ fn a_full_disk_is_survived() {
     assert!(open <= 1, "all but the one that may run now are settled, not {open}");
 }
 
-/// With 64 file descriptors a daemon cannot start all jobs at once. That is a shortage of the machine: every
-/// job has its turn, none fails, and no schedule pauses.
+/// The agent fails on a full disk of its own, and its job says so.
+#[test]
+fn a_failure_on_a_full_disk_names_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let desk = folder.path().join("desk");
+    std::fs::create_dir(&desk).unwrap();
+    let namespace = disk::Namespace::start();
+    tmpfs::mount(&namespace, &desk, 1);
+    let agent = |name: &str, more: &str| {
+        format!(
+            "  - {{name: {name}, runtime: command, working_directory: desk, {more}schedules: {{s: {{type: manual, prompt: x}}}}, \
+             command: [sh, -c, 'dd if=/dev/zero of=big bs=64k count=64 2>/dev/null']}}\n"
+        )
+    };
+    let again = agent("again", "retry: {max_attempts: 2, backoff: 1h, on: [error]}, ");
+    let fleet = format!("agents:\n{}{again}", agent("a", ""));
+    std::fs::write(folder.path().join("cowhand.yaml"), fleet).unwrap();
+    let cowhand = |arguments: &[&str]| {
+        let mut command = namespace.command(COWHAND);
+        command.args(arguments).arg("-c").arg(folder.path());
+        command
+    };
+    let daemon = Daemon::start(&mut cowhand(&["start", "--no-server"]));
+    let said = |arguments: &[&str]| {
+        let output = cowhand(arguments).output().unwrap();
+        let said =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        said.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let expected = format!("exit code 1; the disk of {} is full", desk.display());
+    for arguments in [&["trigger", "a", "s", "--wait"][..], &["logs", "a"]] {
+        let said = said(arguments);
+        assert!(said.contains(&expected), "{arguments:?}: {said}");
+    }
+    said(&["trigger", "again", "s"]);
+    wait_for("the reason of the retry", || said(&["why", "again/s"]).contains(&expected));
+    drop(daemon);
+}
+
+/// With 64 file descriptors a daemon cannot start all of them at once. That is the machine's fault: every job has its turn,
+/// none fails, and no schedule pauses.
 #[test]
 fn many_jobs_with_few_file_descriptors_all_end_well() {
     use std::fmt::Write as _;

@@ -275,7 +275,10 @@ impl AttemptTask {
         let metadata = self.metadata(rules, attempt);
         let resets_at = finish.resets_at;
         match self.outcome(finish, ending) {
-            Some(outcome) => {
+            Some(mut outcome) => {
+                if self.stopped.is_none() {
+                    blame_full_disk(attempt, &mut outcome).await;
+                }
                 let limit = self.limit(rules, &outcome, resets_at);
                 let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
                 Followed::Over(Settlement {
@@ -502,7 +505,26 @@ fn not_begun(ending: &Ending) -> Option<NotBegun> {
     }
 }
 
-/// Returns the ending for an agent and keeper that disappeared without a record; the agent's last messages decide the outcome.
+/// So long a disk may take to say how much space it has. One that does not answer, such as that of a server that is away, is
+/// not blamed.
+const DISK_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Adds to a failure that the disk of the attempt's directory or folder is full, which its agent may not say.
+async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
+    if outcome.is_limit() {
+        return;
+    }
+    let Outcome::Failed { error, .. } = outcome else { return };
+    let asked = attempt.on_blocking_thread(|attempt| {
+        let directory = attempt.start().ok().map(|start| start.directory);
+        shortage::full_disk(&[directory.as_deref().unwrap_or(attempt.folder()), attempt.folder()])
+    });
+    if let Ok(Some(full)) = tokio::time::timeout(DISK_ANSWERS, asked).await {
+        error.message = format!("{}; {full}", error.message);
+    }
+}
+
+/// Agent and keeper are gone without a word: what the agent said last has to tell.
 fn vanished(at: Timestamp) -> Ending {
     Ending { at, status: ExitStatus::Lost, stopped: None, leftovers: 0 }
 }

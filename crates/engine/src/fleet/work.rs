@@ -78,23 +78,34 @@ impl Fleet {
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(queue, id).await;
         }
-        if view.status == ItemStatus::Closing && queue.source.get_work(id).await?.is_none() {
+        if self.is_missing(&queue, &view).await? {
             self.forget_missing(&queue, &view).await?;
-            return Ok(view);
+            return Ok(ItemView { forgotten: true, ..view });
         }
         let view = self.close_item(&queue, view, Closing::Release(options)).await?;
         self.count_anew(&queue, id).await?;
         Ok(view)
     }
 
-    /// Drops the report that is still to be delivered for an item that no longer exists, because a person released the item.
+    /// Whether the source does not have an item any more that a person has, or whose result is still to be told.
+    async fn is_missing(&self, queue: &Queue, view: &ItemView) -> Result<bool, FleetError> {
+        let Some(holder) = view.held_by.clone() else { return Ok(false) };
+        let can_be_forgotten = view.status == ItemStatus::Closing || holder.contains('@');
+        if !can_be_forgotten || queue.source.get_work(&view.item.id).await?.is_some() {
+            return Ok(false);
+        }
+        let by = Claimant { fleet: self.store().fleet_id().await?, holder, until: self.clock().now() };
+        Ok(queue.source.moved(&view.item.id, &by).await?.is_none())
+    }
+
+    /// Drops what is owed to the source of an item that is not there, because a person says that nothing is to be told.
     async fn forget_missing(&self, queue: &Queue, view: &ItemView) -> Result<(), FleetError> {
         let is_it = |held: &HeldItem| held.queue == queue.name && held.item.id == view.item.id;
         if let Some(held) = self.store().items().await?.into_iter().find(is_it) {
             let message = format!("{} was released by hand, and is not there", view.item.id);
             self.store().drop_item(held, message, self.clock().now()).await?;
         }
-        Ok(())
+        Ok(self.store().forget_failures(queue.name.clone(), view.item.id.clone()).await?)
     }
 
     /// Offers an item again that was given up. The count of its failures starts again.
@@ -295,7 +306,7 @@ fn untold(view: &ItemView) -> Option<FleetError> {
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
     let why = format!(
         "its source is still to be told {what}{why}, which is tried again by itself; `cowhand work release {id}` drops \
-         that and puts it back"
+         that and puts it back, or forgets it if its source does not have it any more"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
 }

@@ -54,6 +54,9 @@ pub struct ItemView {
     /// present in requests for one item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_result: Option<DroppedResult>,
+    /// Whether a release found that its source does not have it any more, so that the fleet has forgotten it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub forgotten: bool,
 }
 
 /// A result that was not delivered to its source, because the item has changed.
@@ -175,8 +178,14 @@ pub async fn items(
         }
     }
     for failed in known.failed.iter().filter(|failed| failed.is_given_up(queue.most_attempts)) {
-        let is_held = known.held.iter().any(|held| held.item.id == failed.id);
-        if is_held || shown(&views, &failed.id) {
+        if shown(&views, &failed.id) {
+            continue;
+        }
+        if let Some(held) = known.held.iter().find(|held| held.item.id == failed.id) {
+            // Until its source has been told, it is given up in our store only.
+            if matches!(held.state, ItemState::Closing { .. }) {
+                views.push(queue.view(held.item.clone(), ItemStatus::Closing, &known));
+            }
             continue;
         }
         match queue.source.standing(&failed.id).await? {
@@ -332,8 +341,18 @@ impl Queue {
         let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
         let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
         let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
-        let (agents, dropped_result) = (self.agents.clone(), None);
-        ItemView { item, status, held_by, claimed_by, agents, last_error, given_up, dropped_result }
+        let (agents, dropped_result, forgotten) = (self.agents.clone(), None, false);
+        ItemView {
+            item,
+            status,
+            held_by,
+            claimed_by,
+            agents,
+            last_error,
+            given_up,
+            dropped_result,
+            forgotten,
+        }
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::given::{Count, Given, Params, Switch, named, of_attempt};
+use super::given::{Count, Given, Params, Switch, named, of_attempt, requires};
 use super::{Api, Page, Problem};
 use cowhand_engine::fleet::Heard;
 
@@ -51,7 +51,10 @@ pub enum AnswerWord {
 /// Ask of an attempt: the use of a tool, or a question.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = requires(["attempt", "key"]))]
 pub struct JobAsks {
+    /// The number of the attempt that asks.
+    #[schemars(range(min = 1))]
     pub attempt: u32,
     /// Key of the ask: the same key in the same attempt is the same ask.
     #[schemars(length(min = 1, max = 200))]

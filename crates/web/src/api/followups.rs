@@ -10,13 +10,16 @@ use cowhand_core::trust::{self, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, of_attempt};
+use super::given::{Given, of_attempt, requires};
 use super::{Api, Problem, jobs};
 use cowhand_store::{FollowupAsked, FollowupMade};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = requires(["attempt", "key", "prompt"]))]
 pub struct JobFollows {
+    /// The number of the attempt that asks.
+    #[schemars(range(min = 1))]
     pub attempt: u32,
     /// Key of the follow-up: the same key of the same job is the same follow-up.
     #[schemars(length(min = 1, max = 200))]

@@ -13,6 +13,7 @@ use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{Code, Problem};
 
@@ -141,7 +142,19 @@ pub(super) fn of_attempt(number: u32) -> Result<u32, Problem> {
     Ok(number)
 }
 
-/// Marker of a request by a page of the dashboard, set where the page is let in.
+/// Describes fields as required that a handler refuses to do without. A missing one is told of in words of ours, so the type
+/// has a default for it.
+pub(super) fn requires<const N: usize>(fields: [&'static str; N]) -> impl FnMut(&mut Schema) {
+    move |schema| {
+        for field in fields {
+            let known = schema.pointer_mut(&format!("/properties/{field}")).and_then(Value::as_object_mut);
+            known.map(|field| field.remove("default"));
+        }
+        schema.insert("required".to_owned(), fields.to_vec().into());
+    }
+}
+
+/// A page of the dashboard asks; whoever lets it in says so.
 #[derive(Debug, Clone, Copy)]
 pub struct ByPage;
 

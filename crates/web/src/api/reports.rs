@@ -6,13 +6,16 @@ use cowhand_core::report::{LONGEST_SUMMARY, MOST_ARTIFACTS, Report, ReportRefuse
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, of_attempt};
+use super::given::{Given, of_attempt, requires};
 use super::{Api, Problem};
 use cowhand_engine::fleet::FleetError;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(transform = requires(["attempt", "outcome", "summary"]))]
 pub struct JobReports {
+    /// The number of the attempt that reports.
+    #[schemars(range(min = 1))]
     pub attempt: u32,
     pub outcome: Option<ReportedOutcome>,
     /// Description of the work, or the reason why it was not done.

@@ -49,6 +49,12 @@ pub struct Lane {
     pub planned: Vec<Timestamp>,
     /// Set if there are more firings than listed, past or planned.
     pub cut: bool,
+    /// Since when a firing is due that waits, and so is in neither list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due_since: Option<Timestamp>,
+    /// What that firing waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<SkipReason>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -118,6 +124,8 @@ impl Lane {
             firings: firings.into_iter().map(PastFiring::from).collect(),
             planned,
             cut,
+            due_since: view.due_since,
+            waits_for: view.skip_reason.filter(|_| view.due_since.is_some()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The fleet for people's own assistants: read access, and with the scope `operate` also control.
 
+use std::fmt;
 use std::sync::Arc;
 
 use cowhand_core::ask::Ask;
@@ -16,21 +17,28 @@ use crate::api::{AgentView, Client, FiringView, JobView, Page, Status, UsageView
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
 
-/// Connection of an assistant to the daemon, as the person who started it.
-#[derive(Debug)]
+/// How an assistant's words reach the daemon: as those of the person who started it.
 pub struct PersonTools {
     state: StateFolder,
+    /// What to do while no daemon runs, as a clause.
+    how_to_start: Box<dyn Fn() -> String + Send + Sync>,
+}
+
+impl fmt::Debug for PersonTools {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.debug_struct("PersonTools").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 impl PersonTools {
-    pub fn of(state: StateFolder) -> Self {
-        Self { state }
+    pub fn of(state: StateFolder, how_to_start: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self { state, how_to_start: Box::new(how_to_start) }
     }
 
     /// Connects anew for each request, because the daemon may have been restarted.
     async fn client(&self) -> Result<Client, String> {
         let found = Client::of_daemon(&self.state).await.map_err(|problem| problem.message)?;
-        found.ok_or_else(|| "no daemon runs for this fleet; `cowhand start -d` starts one".to_owned())
+        found.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))
     }
 
     async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> Told {

@@ -18,7 +18,7 @@ use super::leftover::{self, Record};
 use super::limits::Limits;
 use super::order::Order;
 use super::{filter, frames};
-use crate::attempt::Attempt;
+use crate::attempt::{Attempt, PROMPT};
 use crate::start::{Contained, SandboxPlan, Start};
 
 pub(in crate::sandbox) const VERB: &str = "contain";
@@ -135,7 +135,7 @@ async fn begin(
     let said = |trouble: Trouble| trouble.to_string();
     let nothing = attempt.folder().join("nothing");
     DirBuilder::new().recursive(true).mode(0o700).create(&nothing).map_err(|error| error.to_string())?;
-    let prompt = fs::read(attempt.folder().join("prompt")).map_err(|error| error.to_string())?;
+    let prompt = fs::read(attempt.folder().join(PROMPT)).map_err(|error| error.to_string())?;
     let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

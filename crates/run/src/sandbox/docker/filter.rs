@@ -1,39 +1,42 @@
 //! What the kernel is not to be asked for from inside of a container.
 //!
 //! Docker's own filter keeps an agent from the keys that the kernel holds for its user, which are the same inside and
-//! outside. Podman's does not. So it gets its own filter back, without those calls.
+//! outside, and from VSOCK, which knows no network namespace: the host of a virtual machine listens there. Podman's does
+//! not. So it gets its own filter back, without those calls, and with the sockets that bubblewrap leaves, too.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Where Podman has its filter; the first counts.
 const FILTERS: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-const KEYS: [&str; 3] = ["keyctl", "add_key", "request_key"];
+/// `socketcall` is how 32-bit programs ask for any socket; they use `socket` if there is no such call.
+const CLOSED: [&str; 5] = ["keyctl", "add_key", "request_key", "socket", "socketcall"];
 
 /// Written into this folder.
 pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
     let found = FILTERS.iter().find_map(|file| fs::read(file).ok());
     let found = found.ok_or_else(|| {
         format!(
-            "Podman's seccomp filter is not there ({}), so the kernel's keys cannot be kept from the agent",
+            "Podman's seccomp filter is not there ({}), so the kernel's keys and VSOCK cannot be kept from the agent",
             FILTERS[1]
         )
     })?;
     let file = folder.join("seccomp.json");
-    let text = without_keys(&found)?.to_string();
+    let text = narrowed(&found)?.to_string();
     let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
     Ok(file)
 }
 
-fn without_keys(filter: &[u8]) -> Result<Value, String> {
+/// Returns the filter without the kernel's keys, and with sockets of IP, Unix and netlink for routes only.
+fn narrowed(filter: &[u8]) -> Result<Value, String> {
     let strange = || {
-        "Podman's seccomp filter is not understood, so the kernel's keys cannot be kept from the agent"
+        "Podman's seccomp filter is not understood, so the kernel's keys and VSOCK cannot be kept from the agent"
             .to_owned()
     };
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
@@ -43,30 +46,45 @@ fn without_keys(filter: &[u8]) -> Result<Value, String> {
     }
     for rule in filter["syscalls"].as_array_mut().ok_or_else(strange)? {
         let names = rule["names"].as_array_mut().ok_or_else(strange)?;
-        names.retain(|name| !name.as_str().is_some_and(|name| KEYS.contains(&name)));
+        names.retain(|name| !name.as_str().is_some_and(|name| CLOSED.contains(&name)));
     }
+    let rules = filter["syscalls"].as_array_mut().ok_or_else(strange)?;
     // A rule without names is none.
-    filter["syscalls"]
-        .as_array_mut()
-        .ok_or_else(strange)?
-        .retain(|rule| rule["names"] != serde_json::json!([]));
+    rules.retain(|rule| rule["names"] != json!([]));
+    rules.extend(sockets());
     Ok(filter)
+}
+
+/// The rules that allow sockets. What none of them names gets the answer of the filter to unknown calls.
+fn sockets() -> impl Iterator<Item = Value> {
+    let is = |argument: u32, value: i32| json!({"index": argument, "value": value, "op": "SCMP_CMP_EQ"});
+    let (domain, protocol) = (0, 2);
+    let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| json!([is(domain, family)]));
+    let routes = json!([is(domain, libc::AF_NETLINK), is(protocol, libc::NETLINK_ROUTE)]);
+    let allow = |args| json!({"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": args});
+    families.into_iter().chain([routes]).map(allow)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
-    fn keys_are_left_out() {
+    fn keys_and_other_sockets_are_left_out() {
         let filter = json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
-            {"names": ["read", "keyctl"], "action": "SCMP_ACT_ALLOW"}, {"names": ["add_key", "request_key"]},
+            {"names": ["read", "keyctl", "socketcall"], "action": "SCMP_ACT_ALLOW"}, {"names": ["add_key", "request_key"]},
+            {"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": [{"index": 0, "value": 16, "op": "SCMP_CMP_NE"}]},
         ]});
-        let left = without_keys(filter.to_string().as_bytes()).unwrap();
-        assert_eq!(left["syscalls"], json!([{"names": ["read"], "action": "SCMP_ACT_ALLOW"}]));
+        let left = narrowed(filter.to_string().as_bytes()).unwrap();
+        let [read, sockets @ ..] = left["syscalls"].as_array().unwrap().as_slice() else { panic!("{left}") };
+        assert_eq!(*read, json!({"names": ["read"], "action": "SCMP_ACT_ALLOW"}));
+        assert!(sockets.iter().all(|rule| rule["names"] == json!(["socket"])), "{left}");
+        let families: Vec<_> =
+            sockets.iter().map(|rule| rule["args"][0]["value"].as_i64().unwrap()).collect();
+        assert_eq!(families, [1, 2, 10, 16]);
+        assert_eq!(sockets[3]["args"][1], json!({"index": 2, "value": 0, "op": "SCMP_CMP_EQ"}));
         for strange in ["", "{}", r#"{"defaultAction":"SCMP_ACT_ALLOW","syscalls":[]}"#] {
-            assert!(without_keys(strange.as_bytes()).is_err(), "{strange}");
+            assert!(narrowed(strange.as_bytes()).is_err(), "{strange}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use cowhand_core::duration;
 use cowhand_core::job::JobStatus;
+use cowhand_core::schedule::SkipReason;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 
@@ -63,12 +64,14 @@ const CLOSE: f64 = 0.4;
 fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     let count = |kind: &str| lane.firings.iter().filter(|firing| kind_of(firing) == kind).count();
     let label = format!(
-        "{} of {}: {} done, {} failed, {} running, {} skipped, {} missed, {} coalesced, {} planned",
+        "{} of {}: {} done, {} failed, {} cancelled, {} running, {} waiting, {} skipped, {} missed, {} coalesced, {} planned",
         short(lane.schedule.as_str(), 60),
         lane.agent,
         count("done"),
         count("failed"),
+        count("cancelled"),
         count("running"),
+        count("waiting") + usize::from(lane.due_since.is_some()),
         count("skipped"),
         count("missed"),
         count("coalesced"),
@@ -102,7 +105,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
         count: 1,
     });
     let mut together: Vec<Mark> = Vec::new();
-    for mark in past.chain(planned) {
+    for mark in past.chain(of_wait(lane, scale, now)).chain(planned) {
         match together.last_mut() {
             Some(last) if last.kind == mark.kind && mark.at - last.until < CLOSE => {
                 last.until = last.until.max(mark.until);
@@ -121,6 +124,26 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     together
 }
 
+/// Returns the mark of a firing that is due and waits, from its due time until now.
+fn of_wait(lane: &Lane, scale: &Scale, now: Timestamp) -> Option<Mark> {
+    let due = lane.due_since?;
+    let why = lane.waits_for.map(in_words).unwrap_or_default();
+    Some(Mark {
+        kind: "waiting",
+        at: scale.percent(due),
+        until: scale.percent(now),
+        title: format!("waiting{why}, due"),
+        time: due,
+        after: String::new(),
+        job: None,
+        count: 1,
+    })
+}
+
+fn in_words(reason: SkipReason) -> String {
+    format!(": {}", reason.as_str().replace('_', " "))
+}
+
 fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
     let kind = kind_of(firing);
     let begin = firing.started_at.unwrap_or(firing.due);
@@ -129,9 +152,8 @@ fn of_firing(firing: &PastFiring, scale: &Scale, now: Timestamp) -> Mark {
         (None, "running") => now,
         (None, _) => begin,
     };
-    let why =
-        firing.reason.map(|reason| format!(": {}", reason.as_str().replace('_', " "))).unwrap_or_default();
-    // A job that was cancelled before it began has no duration.
+    let why = firing.reason.map(in_words).unwrap_or_default();
+    // A job that was cancelled before it began took no time.
     let took = firing.started_at.zip(firing.finished_at);
     let took = took.map(|(begin, end)| format!(", took {}", duration::in_words(end.duration_since(begin))));
     Mark {
@@ -222,7 +244,7 @@ fn axis(scale: &Scale, now: Timestamp) -> Markup {
 fn legend() -> Markup {
     html! {
         ul.legend aria-label="Marks" {
-            @for kind in ["done", "running", "failed", "skipped", "missed", "coalesced", "waiting", "planned"] {
+            @for kind in ["done", "running", "failed", "cancelled", "skipped", "missed", "coalesced", "waiting", "planned"] {
                 li { svg.track width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" { g class={ "m m-" (kind) } { (shape_of(kind)) } } (kind) }
             }
         }
@@ -266,6 +288,21 @@ mod tests {
             "{drawn}"
         );
         assert!(legend().into_string().contains("m-coalesced"));
+    }
+
+    #[test]
+    fn a_firing_that_waits_is_drawn_from_its_due_time() {
+        let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+        let scale =
+            Scale { from: now - SignedDuration::from_hours(24), to: now + SignedDuration::from_hours(24) };
+        let due = "2026-01-01T12:00:00Z".parse().unwrap();
+        let (due_since, waits_for) = (Some(due), Some(SkipReason::AtCapacity));
+        let lane = Lane { due_since, waits_for, ..lane(&serde_json::json!([]), &["2026-01-02T12:00:00Z"]) };
+        let marks = marks_of(&lane, &scale, now);
+        let told: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.at, mark.until)).collect();
+        assert_eq!(told, [("waiting", 25.0, 50.0), ("planned", 75.0, 75.0)]);
+        assert!(marks[0].label().starts_with("waiting: at capacity, due Jan 1 12:00:00 UTC"));
+        assert!(row(&lane, &scale, now).into_string().contains("0 running, 1 waiting, 0 skipped"));
     }
 
     #[test]
