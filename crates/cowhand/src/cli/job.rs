@@ -178,7 +178,7 @@ fn why_pending(view: &JobView, now: Timestamp) -> String {
         return String::new();
     };
     let next = next_attempt(waits, now).map(|at| {
-        let (number, when) = (view.job.attempt + 1, ago::in_words(now, at));
+        let (number, when) = (view.job.attempt + 1, duration::until(now, at));
         format!("; attempt {number} starts {when} ({at:.0})")
     });
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())

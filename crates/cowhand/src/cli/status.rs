@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::agents::table;
 use super::place::{Place, WayIn};
-use super::{Failure, ago, complete, job, left, place, print, schedule};
+use super::{Failure, complete, job, left, place, print, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -219,7 +219,7 @@ async fn waiting_jobs(
         let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
         let next =
-            job::next_attempt(&waits, now).map(|at| format!(" (tried again {})", ago::in_words(now, at)));
+            job::next_attempt(&waits, now).map(|at| format!(" (tried again {})", duration::until(now, at)));
         let named = format!("{}{}", job.id, next.unwrap_or_default());
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
             Some((.., jobs)) => jobs.push(named),
