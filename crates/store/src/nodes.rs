@@ -63,7 +63,7 @@ impl Presence {
     pub async fn is_seen(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
-        self.patience.during(answered(ping)).await.is_ok()
+        self.patience.during(Box::pin(answered(ping))).await.is_ok()
     }
 }
 
@@ -121,7 +121,7 @@ impl Store {
             Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
             Ok(connection)
         };
-        let connection = Some(self.patience.during(answered(appear)).await?);
+        let connection = Some(self.patience.during(Box::pin(answered(appear))).await?);
         Ok(Presence { connection, patience })
     }
 
