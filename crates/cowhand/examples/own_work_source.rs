@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cowhand::work::contract::assert_work_source_contract;
-use cowhand::work::{Claimant, For, NextOptions, Registry, Setting, Sources, WorkSource, WorkSourceError};
+use cowhand::work::{
+    Claimant, For, NextOptions, SourceContext, SourceRegistry, WorkSource, WorkSourceError, WorkSources,
+};
 use cowhand_core::config::{Outside, load};
 use cowhand_core::policy::Zone;
 use cowhand_core::shape;
@@ -48,7 +50,7 @@ enum State {
 }
 
 /// What the registry calls when a config names `list`.
-fn make(config: &shape::WorkSource, _: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+fn make(config: &shape::WorkSource, _: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     let shape::WorkSource::Custom { with, .. } = config else {
         return Err(WorkSourceError::Config("`list` is a custom source".to_owned()));
     };
@@ -187,9 +189,9 @@ impl WorkSource for List {
 
 /// One round by hand, as a schedule does it: the next item, some work, the report.
 pub async fn run() -> anyhow::Result<Vec<String>> {
-    let mut registry = Registry::with_built_ins();
+    let mut registry = SourceRegistry::with_built_ins();
     registry.register("list", make)?;
-    let sources = Sources::new(Arc::new(registry), Setting::new(".", |_| None));
+    let sources = WorkSources::new(Arc::new(registry), SourceContext::new(".", |_| None));
 
     let outside = Outside {
         read: &mut |_| Ok(CONFIG.to_owned()),

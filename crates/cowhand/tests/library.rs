@@ -12,7 +12,7 @@ use cowhand::fleet::{
 };
 use cowhand::state::StateFolder;
 use cowhand::store::Cancel;
-use cowhand::work::Registry;
+use cowhand::work::SourceRegistry;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{ExitReason, Job, JobStatus, Origin, Termination};
@@ -49,7 +49,7 @@ fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
-        work_sources: Registry::default(),
+        work_sources: SourceRegistry::default(),
         triggers: cowhand::trigger::Registry::default(),
         fresh: false,
     }

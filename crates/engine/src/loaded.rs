@@ -9,14 +9,14 @@ use cowhand_core::shape::WorkSource;
 use serde_json::Value;
 
 use cowhand_run::redact::Redactor;
-use cowhand_work::Sources;
+use cowhand_work::WorkSources;
 
 /// The fleet and what its `.env` names.
 #[derive(Debug)]
 pub struct Loaded {
     pub roster: Arc<Roster>,
     pub variables: HashMap<String, String>,
-    pub sources: Arc<Sources>,
+    pub sources: Arc<WorkSources>,
     /// The config for people, without secrets.
     pub shown: Option<Value>,
     /// What it was read from; an agent in a sandbox does not write there.

@@ -4,15 +4,15 @@ use super::WorkSourceError;
 
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct SourceFinding {
     pub what: String,
-    pub verdict: Verdict,
+    pub verdict: SourceHealth,
     /// How it stands and, if it is not well, what to do.
     pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SourceHealth {
     Good,
     /// It works, but somebody should look at it.
     Warning,
@@ -20,17 +20,17 @@ pub enum Verdict {
     Problem,
 }
 
-impl Finding {
+impl SourceFinding {
     pub fn good(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { what: what.into(), verdict: Verdict::Good, detail: detail.into() }
+        Self { what: what.into(), verdict: SourceHealth::Good, detail: detail.into() }
     }
 
     pub fn warning(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Warning, ..Self::good(what, detail) }
+        Self { verdict: SourceHealth::Warning, ..Self::good(what, detail) }
     }
 
     pub fn problem(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Problem, ..Self::good(what, detail) }
+        Self { verdict: SourceHealth::Problem, ..Self::good(what, detail) }
     }
 
     pub fn of_error(what: impl Into<String>, error: &WorkSourceError) -> Self {

@@ -23,16 +23,16 @@ use cowhand_core::work::{
 };
 
 use self::folder::{Folder, MOST_BYTES_CLAIMED};
-use self::life::Trouble;
-use super::setting::Setting;
-use super::{Claimant, Claimer, Finding, Standing, WorkSource, WorkSourceError};
+use self::life::ItemError;
+use super::setting::SourceContext;
+use super::{Claimant, Claimer, QueueState, SourceFinding, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;
 
 pub const NAME: &str = "files";
 
 #[derive(Debug, Clone)]
-pub struct Files(Arc<Inner>);
+pub struct FilesWorkSource(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -50,7 +50,7 @@ pub struct Skipped {
     pub reason: String,
 }
 
-impl Files {
+impl FilesWorkSource {
     pub fn new(folder: impl Into<PathBuf>, clock: Clock) -> Self {
         Self::outside_of(folder, Vec::new(), clock)
     }
@@ -64,7 +64,7 @@ impl Files {
     /// As the registry makes it. Whether the folder is there is asked when it is needed: it may be made later.
     pub fn from_config(
         config: &shape::WorkSource,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let shape::WorkSource::Files { path, .. } = config else {
             return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
@@ -100,7 +100,7 @@ impl Files {
 }
 
 #[async_trait]
-impl WorkSource for Files {
+impl WorkSource for FilesWorkSource {
     fn source_type(&self) -> &str {
         NAME
     }
@@ -112,7 +112,7 @@ impl WorkSource for Files {
 
     async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
         let (item, by) = (item.clone(), by.clone());
-        self.blocking(move |files| Ok(files.claim(&item, &by).unwrap_or_else(Trouble::refusal))).await
+        self.blocking(move |files| Ok(files.claim(&item, &by).unwrap_or_else(ItemError::refusal))).await
     }
 
     async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
@@ -144,7 +144,7 @@ impl WorkSource for Files {
         let item = item.clone();
         self.blocking(move |files| match files.look(&item, MOST_BYTES_CLAIMED) {
             Ok((entry, ..)) => Ok(Some(entry.item)),
-            Err(Trouble::Gone(_)) => Ok(None),
+            Err(ItemError::Gone(_)) => Ok(None),
             Err(trouble) => Err(trouble.into()),
         })
         .await
@@ -155,7 +155,7 @@ impl WorkSource for Files {
         self.blocking(move |files| files.moved(&item, &by)).await
     }
 
-    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+    async fn standing(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let item = item.clone();
         self.blocking(move |files| files.standing(&item)).await
     }
@@ -170,9 +170,9 @@ impl WorkSource for Files {
         self.blocking(move |files| files.offer(&item)).await
     }
 
-    async fn check(&self) -> Vec<Finding> {
+    async fn check(&self) -> Vec<SourceFinding> {
         let findings = self.blocking(|files| Ok(files.findings())).await;
-        findings.unwrap_or_else(|error| vec![Finding::of_error("folder", &error)])
+        findings.unwrap_or_else(|error| vec![SourceFinding::of_error("folder", &error)])
     }
 }
 
@@ -190,28 +190,28 @@ impl Inner {
         WorkSourceError::Io { path, error }
     }
 
-    fn findings(&self) -> Vec<Finding> {
+    fn findings(&self) -> Vec<SourceFinding> {
         let path = self.folder.path();
         match self.folder.root() {
             Ok(_) => {}
             Err(NotOpened::Missing) => {
                 let help = format!("is not there; `mkdir -p {}` makes it", path.display());
-                return vec![Finding::problem("folder", help)];
+                return vec![SourceFinding::problem("folder", help)];
             }
-            Err(error) => return vec![Finding::of_error("folder", &self.unusable(error))],
+            Err(error) => return vec![SourceFinding::of_error("folder", &self.unusable(error))],
         }
         let mut findings = vec![match tempfile::tempfile_in(path) {
-            Ok(_) => Finding::good("folder", "can be written"),
-            Err(error) => Finding::problem("folder", format!("cannot be written: {error}")),
+            Ok(_) => SourceFinding::good("folder", "can be written"),
+            Err(error) => SourceFinding::problem("folder", format!("cannot be written: {error}")),
         }];
         let mut skipped = Vec::new();
         if let Err(error) = self.each(|looked| skipped.extend(looked.err())) {
-            findings.push(Finding::of_error("folder", &error));
+            findings.push(SourceFinding::of_error("folder", &error));
         }
         skipped.sort();
         findings.extend(skipped.into_iter().map(|Skipped { file, reason }| {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Finding::warning(name, format!("is no item, because the file {reason}"))
+            SourceFinding::warning(name, format!("is no item, because the file {reason}"))
         }));
         findings
     }

@@ -1,6 +1,6 @@
 //! Work sources: *what* agents work on. A schedule decides when to look; a source has the items.
 //!
-//! Adding one is implementing [`WorkSource`], registering a factory for it ([`Registry`]), and passing the same
+//! Adding one is implementing [`WorkSource`], registering a factory for it ([`SourceRegistry`]), and passing the same
 //! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
 
 mod built_in;
@@ -16,10 +16,10 @@ pub mod source;
 pub mod sources;
 pub mod unusable;
 
-pub use check::{Finding, Verdict};
+pub use check::{SourceFinding, SourceHealth};
 pub use error::WorkSourceError;
-pub use registry::Registry;
-pub use setting::Setting;
+pub use registry::SourceRegistry;
+pub use setting::SourceContext;
 pub use source::{CHANGING, READING, guarded, within};
-pub use source::{Claimant, Claimer, ExpiredClaim, Standing, WorkSource, tries_the_next};
-pub use sources::{For, Next, NextOptions, Sources};
+pub use source::{Claimant, Claimer, ExpiredClaim, QueueState, WorkSource, tries_the_next};
+pub use sources::{For, NextItem, NextOptions, WorkSources};

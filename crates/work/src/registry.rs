@@ -7,33 +7,33 @@ use std::sync::Arc;
 use cowhand_core::shape;
 use cowhand_core::work::WorkItemId;
 
-use super::setting::Setting;
+use super::setting::SourceContext;
 use super::{WorkSource, WorkSourceError};
 
 /// Makes a source of its config.
-pub type Factory =
-    dyn Fn(&shape::WorkSource, &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
+pub type SourceFactory =
+    dyn Fn(&shape::WorkSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
 
 /// A value that whoever starts a fleet hands over, not one for the whole process: two fleets in one program, or two
 /// tests, then cannot change each other's sources, and nothing depends on what was loaded first.
 #[derive(Clone)]
-pub struct Registry {
-    factories: BTreeMap<String, Arc<Factory>>,
+pub struct SourceRegistry {
+    factories: BTreeMap<String, Arc<SourceFactory>>,
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for SourceRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Registry").field(&self.registered()).finish()
     }
 }
 
-impl Registry {
+impl SourceRegistry {
     pub fn empty() -> Self {
         Self { factories: BTreeMap::new() }
     }
 
     /// Registers a source under a name that is still free. A name that is taken keeps its source.
-    pub(crate) fn register_if_free(&mut self, name: &str, factory: Arc<Factory>) {
+    pub(crate) fn register_if_free(&mut self, name: &str, factory: Arc<SourceFactory>) {
         self.factories.entry(name.to_owned()).or_insert(factory);
     }
 
@@ -41,7 +41,7 @@ impl Registry {
     pub fn register(
         &mut self,
         name: &str,
-        factory: impl Fn(&shape::WorkSource, &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError>
+        factory: impl Fn(&shape::WorkSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError>
         + Send
         + Sync
         + 'static,
@@ -60,7 +60,7 @@ impl Registry {
     pub fn create(
         &self,
         config: &shape::WorkSource,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let Some(factory) = self.factories.get(config.name()) else {
             return Err(WorkSourceError::Unknown {

@@ -12,7 +12,7 @@ type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// What a source may need from outside its config.
 #[derive(Clone)]
-pub struct Setting {
+pub struct SourceContext {
     /// Where relative paths begin: the directory of the root config file.
     pub base: PathBuf,
     /// By which a source decides whether a claim has run out.
@@ -25,7 +25,7 @@ pub struct Setting {
 }
 
 /// Without the variables: some of them are secret.
-impl fmt::Debug for Setting {
+impl fmt::Debug for SourceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Setting")
             .field("base", &self.base)
@@ -34,7 +34,7 @@ impl fmt::Debug for Setting {
     }
 }
 
-impl Setting {
+impl SourceContext {
     /// With the variables that the config itself sees: the environment and, below it, those of `.env`.
     pub fn of_base(base: &Path, dotenv: HashMap<String, String>) -> Self {
         Self::new(base, move |name| std::env::var(name).ok().or_else(|| dotenv.get(name).cloned()))

@@ -10,7 +10,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::quota::Quota;
-use super::{Finding, WorkSourceError};
+use super::{SourceFinding, WorkSourceError};
 use cowhand_system::panic::{Panicked, caught};
 
 /// Who takes an item, and until when that holds without another word.
@@ -36,7 +36,7 @@ pub struct Claimer {
 
 /// How an item stands in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum QueueState {
     /// Anybody may claim it.
     Available,
     Claimed,
@@ -85,8 +85,8 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// How an item stands now, asked about directly: a list may be a moment old.
-    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
-        for (include_claimed, standing) in [(false, Standing::Available), (true, Standing::Claimed)] {
+    async fn standing(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
+        for (include_claimed, standing) in [(false, QueueState::Available), (true, QueueState::Claimed)] {
             let mut options = FetchOptions { include_claimed, ..FetchOptions::default() };
             loop {
                 let page = self.fetch_available_work(&options).await?;
@@ -99,17 +99,17 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
                 }
             }
         }
-        Ok(if self.get_work(item).await?.is_some() { Standing::Withdrawn } else { Standing::Done })
+        Ok(if self.get_work(item).await?.is_some() { QueueState::Withdrawn } else { QueueState::Done })
     }
 
     /// Offers an item again that nobody holds, because a person wants it to be tried once more. What is done or claimed
     /// is left alone, and the answer says so.
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let message = match self.standing(item).await? {
-            Standing::Available => return Ok(ReleaseResult { success: true, message: None }),
-            Standing::Claimed => format!("{item} is claimed"),
-            Standing::Done => format!("{item} is done, or gone"),
-            Standing::Withdrawn => format!("{item} has to be made available where it is kept"),
+            QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
+            QueueState::Claimed => format!("{item} is claimed"),
+            QueueState::Done => format!("{item} is done, or gone"),
+            QueueState::Withdrawn => format!("{item} has to be made available where it is kept"),
         };
         Ok(ReleaseResult { success: false, message: Some(message) })
     }
@@ -153,7 +153,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Whether it could do its work: it is there, and we may change it. For `doctor`; changes nothing.
-    async fn check(&self) -> Vec<Finding> {
+    async fn check(&self) -> Vec<SourceFinding> {
         Vec::new()
     }
 

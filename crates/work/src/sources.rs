@@ -13,8 +13,8 @@ use cowhand_core::work::{
 
 use super::github::People;
 use super::quota::Quota;
-use super::registry::Registry;
-use super::setting::Setting;
+use super::registry::SourceRegistry;
+use super::setting::SourceContext;
 use super::source::tries_the_next;
 use super::{Claimant, WorkSource, WorkSourceError};
 
@@ -23,9 +23,9 @@ const MOST_PAGES: usize = 10_000;
 
 /// Makes each agent's sources once and keeps them, with what they know: quota left, answers that may be used again.
 #[derive(Debug)]
-pub struct Sources {
-    registry: Arc<Registry>,
-    setting: Setting,
+pub struct WorkSources {
+    registry: Arc<SourceRegistry>,
+    setting: SourceContext,
     made: Mutex<HashMap<AgentName, Vec<Made>>>,
     people: People,
 }
@@ -75,7 +75,7 @@ impl Default for NextOptions {
 
 /// What came of asking for the next item.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
+pub enum NextItem {
     /// There is nothing to do, or the agent has no source.
     Nothing,
     /// The first in line, left for the caller to claim.
@@ -89,7 +89,7 @@ pub enum Next {
     },
 }
 
-impl Next {
+impl NextItem {
     pub fn item(&self) -> Option<&WorkItem> {
         match self {
             Self::Nothing => None,
@@ -113,7 +113,7 @@ impl Next {
     }
 }
 
-impl Sources {
+impl WorkSources {
     /// What the sources of each queue that counts have used and have left, by the name of the queue.
     pub fn quotas(&self) -> BTreeMap<String, Quota> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -128,7 +128,7 @@ impl Sources {
         quotas
     }
 
-    pub fn new(registry: Arc<Registry>, setting: Setting) -> Self {
+    pub fn new(registry: Arc<SourceRegistry>, setting: SourceContext) -> Self {
         Self { registry, setting, made: Mutex::default(), people: People::default() }
     }
 
@@ -158,7 +158,7 @@ impl Sources {
         Ok(source)
     }
 
-    pub fn setting(&self) -> &Setting {
+    pub fn setting(&self) -> &SourceContext {
         &self.setting
     }
 
@@ -213,17 +213,17 @@ impl Sources {
         whose: For<'_>,
         options: &NextOptions,
         by: &Claimant,
-    ) -> Result<Next, WorkSourceError> {
-        let Some(source) = self.source_of(whose)? else { return Ok(Next::Nothing) };
-        let mut next = Next::Nothing;
+    ) -> Result<NextItem, WorkSourceError> {
+        let Some(source) = self.source_of(whose)? else { return Ok(NextItem::Nothing) };
+        let mut next = NextItem::Nothing;
         for item in self.candidates(whose, &options.fetch).await? {
             if !options.auto_claim {
-                return Ok(Next::Unclaimed(Box::new(item)));
+                return Ok(NextItem::Unclaimed(Box::new(item)));
             }
             match source.claim_work(&item.id, by).await? {
-                ClaimResult::Claimed(item) => return Ok(Next::Claimed(item)),
+                ClaimResult::Claimed(item) => return Ok(NextItem::Claimed(item)),
                 ClaimResult::Refused { reason, message } => {
-                    next = Next::Refused { item: Box::new(item), reason, message };
+                    next = NextItem::Refused { item: Box::new(item), reason, message };
                     if !tries_the_next(reason) {
                         break;
                     }

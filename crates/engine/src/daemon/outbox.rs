@@ -19,7 +19,7 @@ use crate::queues::HELD_BY_PERSON;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, StoreError};
 use cowhand_system::fault;
-use cowhand_work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next, within};
+use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next, within};
 
 /// One who takes a debt in hand has so long to pay it before another may try.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
@@ -250,8 +250,8 @@ async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), Wor
         return Ok(());
     }
     match source.standing(id).await? {
-        Standing::Available => Err(WorkSourceError::Replaced(id.clone())),
-        Standing::Claimed | Standing::Withdrawn | Standing::Done => Ok(()),
+        QueueState::Available => Err(WorkSourceError::Replaced(id.clone())),
+        QueueState::Claimed | QueueState::Withdrawn | QueueState::Done => Ok(()),
     }
 }
 

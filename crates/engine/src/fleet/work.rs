@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{Fleet, FleetError};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
 use cowhand_store::{HeldItem, Taken, Taking, Unless};
-use cowhand_work::{CHANGING, Claimant, Claimer, Standing, WorkSourceError, within};
+use cowhand_work::{CHANGING, Claimant, Claimer, QueueState, WorkSourceError, within};
 
 impl Fleet {
     /// Keeps an item from the agents, for a person who works on it.
@@ -304,7 +304,7 @@ fn untold(view: &ItemView) -> Option<FleetError> {
 /// Why an item cannot be completed, and how it can.
 async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
     match queue.source.standing(item).await {
-        Ok(Standing::Withdrawn) => {
+        Ok(QueueState::Withdrawn) => {
             format!(
                 "it {stands}; `cowhand work retry {item}` makes it available, and then it can be completed"
             )

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{Claimer, For, READING, Sources, Standing, WorkSource, WorkSourceError, within};
+use cowhand_work::{Claimer, For, QueueState, READING, WorkSource, WorkSourceError, WorkSources, within};
 use given_up::GivenUp;
 
 /// How long a claim of a person lasts without a renewal. A person takes longer than a job.
@@ -95,7 +95,7 @@ impl ItemStatus {
 }
 
 /// All queues that the fleet's agents take from, or those of one agent.
-pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
+pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
         for whose in places(agent) {
@@ -125,7 +125,7 @@ pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> V
 }
 
 /// The schedules that take from a queue.
-pub fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
+pub fn takers(sources: &WorkSources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
     let base = &sources.setting().base;
     let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
     let all = roster.agents.iter().flat_map(places).filter(takes);
@@ -153,7 +153,7 @@ fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
 /// What is in a queue, and what was given up of it; with `claimed`, also what somebody has.
 pub async fn items(
     queue: &Queue,
-    sources: &Sources,
+    sources: &WorkSources,
     store: &Store,
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
@@ -180,7 +180,7 @@ pub async fn items(
             continue;
         }
         match queue.source.standing(&failed.id).await? {
-            Standing::Withdrawn => {
+            QueueState::Withdrawn => {
                 let item = match &failed.item {
                     Some(item) => Some(item.clone()),
                     None => queue.source.get_work(&failed.id).await?,
@@ -188,7 +188,7 @@ pub async fn items(
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
             }
             // Somebody has it, or has done it, or has just put it back.
-            Standing::Available | Standing::Claimed | Standing::Done => {}
+            QueueState::Available | QueueState::Claimed | QueueState::Done => {}
         }
     }
     Ok(views)
@@ -243,7 +243,7 @@ pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, St
 pub(crate) async fn seen_again(
     queue: &str,
     source: &dyn WorkSource,
-    sources: &Sources,
+    sources: &WorkSources,
     store: &Store,
 ) -> Result<Vec<String>, WorkSourceError> {
     let mut untold = Known::read(store).await?.of(queue).held;
@@ -353,11 +353,11 @@ impl Queue {
         let has_failed =
             known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
         let status = match self.source.standing(&item.id).await? {
-            Standing::Available => ItemStatus::Available,
-            Standing::Claimed => ItemStatus::Claimed,
-            Standing::Withdrawn if has_failed => ItemStatus::GivenUp,
-            Standing::Withdrawn => ItemStatus::Withdrawn,
-            Standing::Done => ItemStatus::Done,
+            QueueState::Available => ItemStatus::Available,
+            QueueState::Claimed => ItemStatus::Claimed,
+            QueueState::Withdrawn if has_failed => ItemStatus::GivenUp,
+            QueueState::Withdrawn => ItemStatus::Withdrawn,
+            QueueState::Done => ItemStatus::Done,
         };
         Ok(Some(self.view(item, status, &known)))
     }

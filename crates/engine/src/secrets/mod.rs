@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 
 use crate::loaded::Loaded;
 use cowhand_run::redact::Redactor;
-use cowhand_work::Setting;
+use cowhand_work::SourceContext;
 
 /// Knows all secrets of the fleet, whichever agent they are meant for: the values of variables that the config names as
 /// secrets, or whose names say that they are, passwords in addresses, what signs deliveries, and what MCP servers, hooks
@@ -33,7 +33,7 @@ pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
 pub fn redactor_without_daemon(
     roster: &Roster,
     variables: &HashMap<String, String>,
-    setting: &Setting,
+    setting: &SourceContext,
 ) -> Redactor {
     let named = named::variables(roster, None);
     redactor_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
@@ -43,7 +43,7 @@ pub fn redactor_without_daemon(
 struct SecretPlaces<'a> {
     roster: &'a Roster,
     variables: &'a HashMap<String, String>,
-    setting: &'a Setting,
+    setting: &'a SourceContext,
     /// The variables that the config names as secrets.
     named: &'a [String],
 }

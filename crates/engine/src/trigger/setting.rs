@@ -91,7 +91,7 @@ impl Setting {
     }
 
     /// The same for what asks the outside as work sources do.
-    pub(super) fn of_sources(&self) -> cowhand_work::Setting {
+    pub(super) fn of_sources(&self) -> cowhand_work::SourceContext {
         self.surroundings.config.get().sources.setting().clone()
     }
 

@@ -60,7 +60,7 @@ use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
-use cowhand_work::Sources;
+use cowhand_work::WorkSources;
 
 pub use agents::{AgentView, LastJob, Next};
 pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
@@ -114,7 +114,7 @@ enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
     /// No daemon runs; the fleet is as the files say now.
-    Alone { roster: Arc<Roster>, sources: Arc<Sources>, redactor: Arc<Redactor> },
+    Alone { roster: Arc<Roster>, sources: Arc<WorkSources>, redactor: Arc<Redactor> },
 }
 
 /// A list, and where its next part begins.
@@ -172,7 +172,7 @@ impl Api {
         store: Store,
         state: StateFolder,
         roster: Roster,
-        sources: Sources,
+        sources: WorkSources,
         redactor: Redactor,
     ) -> Self {
         let (roster, sources, redactor) = (Arc::new(roster), Arc::new(sources), Arc::new(redactor));
@@ -214,7 +214,7 @@ impl Api {
         }
     }
 
-    fn sources(&self) -> Arc<Sources> {
+    fn sources(&self) -> Arc<WorkSources> {
         match &self.side {
             Side::Daemon(fleet) => fleet.sources(),
             Side::Alone { sources, .. } => Arc::clone(sources),

@@ -18,7 +18,7 @@ use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
-use cowhand_work::{READING, Sources, WorkSourceError, within};
+use cowhand_work::{READING, WorkSourceError, WorkSources, within};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -213,7 +213,7 @@ impl Api {
     async fn items(
         &self,
         queue: &Queue,
-        sources: &Sources,
+        sources: &WorkSources,
         claimed: bool,
     ) -> Result<Vec<ItemView>, WorkSourceError> {
         let items = within(READING, queues::items(queue, sources, &self.store, claimed)).await?;

@@ -13,11 +13,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::front_matter::Document;
 use super::report;
-use crate::Standing;
+use crate::QueueState;
 
 /// The `status` of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum FileStatus {
     /// `available`, `ready`, or nothing.
     Available,
     /// Without an end it holds until a person changes it: somebody wrote it by hand.
@@ -28,7 +28,7 @@ pub(super) enum Status {
     Other(String),
 }
 
-impl Status {
+impl FileStatus {
     /// A claim that has run out holds nobody back.
     pub(super) fn is_available(&self, now: Timestamp) -> bool {
         match self {
@@ -42,12 +42,12 @@ impl Status {
         matches!(self, Self::Claimed { by: Some(by), .. } if by == holder)
     }
 
-    pub(super) fn standing(&self, now: Timestamp) -> Standing {
+    pub(super) fn standing(&self, now: Timestamp) -> QueueState {
         match self {
-            _ if self.is_available(now) => Standing::Available,
-            Self::Available | Self::Claimed { .. } => Standing::Claimed,
-            Self::Done(word) if word == "completed" => Standing::Done,
-            Self::Done(_) | Self::Other(_) => Standing::Withdrawn,
+            _ if self.is_available(now) => QueueState::Available,
+            Self::Available | Self::Claimed { .. } => QueueState::Claimed,
+            Self::Done(word) if word == "completed" => QueueState::Done,
+            Self::Done(_) | Self::Other(_) => QueueState::Withdrawn,
         }
     }
 
@@ -75,7 +75,7 @@ impl Status {
 }
 
 /// Reads on after the item's id.
-impl fmt::Display for Status {
+impl fmt::Display for FileStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Claimed { by, until } => {
@@ -89,9 +89,9 @@ impl fmt::Display for Status {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct FileItem {
     pub(super) item: WorkItem,
-    pub(super) status: Status,
+    pub(super) status: FileStatus,
 }
 
 /// Keys that become fields of the item; all others are its metadata.
@@ -101,7 +101,7 @@ const FIELDS: [&str; 7] = ["title", "status", "priority", "labels", "created", "
 const UNSAFE: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
-impl Entry {
+impl FileItem {
     /// The message of an error begins after "the file …".
     pub(super) fn of(
         id: WorkItemId,
@@ -109,7 +109,7 @@ impl Entry {
         path: &Path,
         modified: Timestamp,
     ) -> Result<Self, String> {
-        let status = Status::of(document)?;
+        let status = FileStatus::of(document)?;
         let labels = labels(document)?;
         let priority = match text(document, "priority")? {
             Some(word) => Priority::of_labels(&[word]),
@@ -179,14 +179,14 @@ fn heading(body: &str) -> Option<String> {
     heading.filter(|heading| !heading.is_empty()).map(str::to_owned)
 }
 
-fn metadata(document: &Document, status: &Status, path: &Path) -> Map<String, Json> {
+fn metadata(document: &Document, status: &FileStatus, path: &Path) -> Map<String, Json> {
     let mut metadata = Map::new();
     for (key, entry) in document.entries().filter(|(key, _)| !FIELDS.contains(&key.as_str())) {
         metadata.insert(key.clone(), as_json(&entry.node));
     }
     metadata.insert("path".to_owned(), json!(path.to_string_lossy()));
     metadata.insert("status".to_owned(), json!(status.word()));
-    if let Status::Claimed { by, until } = status {
+    if let FileStatus::Claimed { by, until } = status {
         metadata.insert("claimed_by".to_owned(), json!(by));
         metadata.insert("claimed_until".to_owned(), json!(until));
     }

@@ -12,24 +12,24 @@ use jiff::Timestamp;
 
 use super::folder::{MOST_BYTES, MOST_BYTES_CLAIMED, Unreadable, modified};
 use super::front_matter::Document;
-use super::item::{Entry, Status};
-use super::page::Page;
+use super::item::{FileItem, FileStatus};
+use super::page::PageBuilder;
 use super::{Inner, NAME, Skipped, report};
-use crate::{Claimant, Standing, WorkSourceError};
+use crate::{Claimant, QueueState, WorkSourceError};
 
 /// A person who saves the file again and again is not waited for.
 const MOST_TRIES: usize = 5;
 
 /// Why one item cannot be read or changed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum ItemError {
     Gone(WorkItemId),
     /// A file that is no item, or in no state to be one.
     Unusable(PathBuf, String),
     Failed(PathBuf, io::Error),
 }
 
-impl Trouble {
+impl ItemError {
     pub(super) fn refusal(self) -> ClaimResult {
         let reason = match &self {
             Self::Gone(_) => ClaimFailureReason::NotFound,
@@ -41,15 +41,15 @@ impl Trouble {
     }
 }
 
-impl From<Trouble> for WorkSourceError {
-    fn from(trouble: Trouble) -> Self {
+impl From<ItemError> for WorkSourceError {
+    fn from(trouble: ItemError) -> Self {
         match trouble {
-            Trouble::Gone(item) => Self::NotFound(item),
-            Trouble::Unusable(path, reason) => Self::Io {
+            ItemError::Gone(item) => Self::NotFound(item),
+            ItemError::Unusable(path, reason) => Self::Io {
                 path,
                 error: io::Error::new(io::ErrorKind::InvalidData, format!("the file {reason}")),
             },
-            Trouble::Failed(path, error) => Self::Io { path, error },
+            ItemError::Failed(path, error) => Self::Io { path, error },
         }
     }
 }
@@ -76,10 +76,10 @@ enum Change<T> {
 impl Inner {
     pub(super) fn fetch(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let now = self.clock.now();
-        let mut page = Page::after(options.cursor.as_deref(), options.limit)?;
+        let mut page = PageBuilder::after(options.cursor.as_deref(), options.limit)?;
         self.each(|looked| match looked {
             Ok(entry) => {
-                let claimed = matches!(entry.status, Status::Claimed { .. }) && options.include_claimed;
+                let claimed = matches!(entry.status, FileStatus::Claimed { .. }) && options.include_claimed;
                 if (claimed || entry.status.is_available(now)) && options.admits(&entry.item) {
                     page.add(entry.item);
                 }
@@ -90,7 +90,7 @@ impl Inner {
     }
 
     /// Every Markdown file of the folder; one that goes away meanwhile is none.
-    pub(super) fn each(&self, mut see: impl FnMut(Result<Entry, Skipped>)) -> Result<(), WorkSourceError> {
+    pub(super) fn each(&self, mut see: impl FnMut(Result<FileItem, Skipped>)) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
                 let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
@@ -99,9 +99,9 @@ impl Inner {
             };
             match self.look(&id, MOST_BYTES) {
                 Ok((entry, _)) => see(Ok(entry)),
-                Err(Trouble::Gone(_)) => {}
-                Err(Trouble::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
-                Err(Trouble::Failed(file, error)) => {
+                Err(ItemError::Gone(_)) => {}
+                Err(ItemError::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
+                Err(ItemError::Failed(file, error)) => {
                     see(Err(Skipped { file, reason: format!("cannot be read: {error}") }));
                 }
             }
@@ -116,9 +116,9 @@ impl Inner {
         }
     }
 
-    pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(Entry, Document), Trouble> {
+    pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(FileItem, Document), ItemError> {
         if id.source() != NAME {
-            return Err(Trouble::Gone(id.clone()));
+            return Err(ItemError::Gone(id.clone()));
         }
         let content = self.folder.read(id.external_id(), most, false);
         let content = content.map_err(|error| self.trouble(id, error))?;
@@ -130,19 +130,19 @@ impl Inner {
         id: &WorkItemId,
         text: String,
         modified: Timestamp,
-    ) -> Result<(Entry, Document), Trouble> {
+    ) -> Result<(FileItem, Document), ItemError> {
         let path = self.folder.file(id.external_id());
-        let document = Document::parse(text).map_err(|reason| Trouble::Unusable(path.clone(), reason))?;
-        let entry = Entry::of(id.clone(), &document, &path, modified);
-        Ok((entry.map_err(|reason| Trouble::Unusable(path, reason))?, document))
+        let document = Document::parse(text).map_err(|reason| ItemError::Unusable(path.clone(), reason))?;
+        let entry = FileItem::of(id.clone(), &document, &path, modified);
+        Ok((entry.map_err(|reason| ItemError::Unusable(path, reason))?, document))
     }
 
-    fn trouble(&self, id: &WorkItemId, error: Unreadable) -> Trouble {
+    fn trouble(&self, id: &WorkItemId, error: Unreadable) -> ItemError {
         let path = self.folder.file(id.external_id());
         match error {
-            Unreadable::Gone => Trouble::Gone(id.clone()),
-            Unreadable::Unusable(reason) => Trouble::Unusable(path, reason),
-            Unreadable::Failed(error) => Trouble::Failed(path, error),
+            Unreadable::Gone => ItemError::Gone(id.clone()),
+            Unreadable::Unusable(reason) => ItemError::Unusable(path, reason),
+            Unreadable::Failed(error) => ItemError::Failed(path, error),
         }
     }
 
@@ -151,20 +151,20 @@ impl Inner {
         &self,
         id: &WorkItemId,
         most: u64,
-        mut decide: impl FnMut(&Entry, &mut Document) -> Result<Change<T>, String>,
-    ) -> Result<T, Trouble> {
+        mut decide: impl FnMut(&FileItem, &mut Document) -> Result<Change<T>, String>,
+    ) -> Result<T, ItemError> {
         if id.source() != NAME {
-            return Err(Trouble::Gone(id.clone()));
+            return Err(ItemError::Gone(id.clone()));
         }
         let path = self.folder.file(id.external_id());
-        let failed = |error| Trouble::Failed(path.clone(), error);
+        let failed = |error| ItemError::Failed(path.clone(), error);
         let lock =
-            self.folder.lock().map_err(|error| Trouble::Failed(self.folder.path().to_owned(), error))?;
+            self.folder.lock().map_err(|error| ItemError::Failed(self.folder.path().to_owned(), error))?;
         for _ in 0..MOST_TRIES {
             let content = self.folder.read(id.external_id(), most, true);
             let content = content.map_err(|error| self.trouble(id, error))?;
             let (entry, mut document) = self.understand(id, content.text, modified(&content.metadata))?;
-            match decide(&entry, &mut document).map_err(|reason| Trouble::Unusable(path.clone(), reason))? {
+            match decide(&entry, &mut document).map_err(|reason| ItemError::Unusable(path.clone(), reason))? {
                 Change::Leave(answer) => return Ok(answer),
                 Change::Write(answer) => {
                     if lock.replace(id.external_id(), &content.metadata, document.text()).map_err(failed)? {
@@ -176,7 +176,7 @@ impl Inner {
         Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "the file changes all the time")))
     }
 
-    pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, Trouble> {
+    pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, ItemError> {
         let (now, holder) = (self.clock.now(), name_of(by));
         let path = self.folder.file(id.external_id());
         self.change(id, MOST_BYTES, |entry, document| {
@@ -197,7 +197,7 @@ impl Inner {
                 ("claimed_until", Some(until.as_str())),
             ];
             document.set(&[&claim[..], created].concat())?;
-            let entry = Entry::of(id.clone(), document, &path, now)?;
+            let entry = FileItem::of(id.clone(), document, &path, now)?;
             Ok(Change::Write(ClaimResult::Claimed(Box::new(entry.item))))
         })
     }
@@ -262,7 +262,7 @@ impl Inner {
                 return Ok(Change::Write(ReleaseResult { success: true, message: None }));
             }
             let message = format!("{id} {}", entry.status);
-            let success = entry.status == Status::Available;
+            let success = entry.status == FileStatus::Available;
             Ok(Change::Leave(ReleaseResult { success, message: Some(message) }))
         });
         Ok(released?)
@@ -270,11 +270,11 @@ impl Inner {
 }
 
 impl Inner {
-    pub(super) fn standing(&self, id: &WorkItemId) -> Result<Standing, WorkSourceError> {
+    pub(super) fn standing(&self, id: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let now = self.clock.now();
         match self.look(id, MOST_BYTES_CLAIMED) {
             Ok((entry, _)) => Ok(entry.status.standing(now)),
-            Err(Trouble::Gone(_)) => Ok(Standing::Done),
+            Err(ItemError::Gone(_)) => Ok(QueueState::Done),
             Err(trouble) => Err(trouble.into()),
         }
     }
@@ -309,12 +309,12 @@ impl Inner {
         let now = self.clock.now();
         let offered =
             self.change(id, MOST_BYTES_CLAIMED, |entry, document| match entry.status.standing(now) {
-                Standing::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
-                Standing::Withdrawn => {
+                QueueState::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
+                QueueState::Withdrawn => {
                     document.set(&[("status", Some("available"))])?;
                     Ok(Change::Write(ReleaseResult { success: true, message: None }))
                 }
-                Standing::Claimed | Standing::Done => {
+                QueueState::Claimed | QueueState::Done => {
                     let message = Some(format!("{id} {}", entry.status));
                     Ok(Change::Leave(ReleaseResult { success: false, message }))
                 }
@@ -323,14 +323,14 @@ impl Inner {
     }
 }
 
-fn not_available(id: &WorkItemId, status: &Status) -> ClaimResult {
+fn not_available(id: &WorkItemId, status: &FileStatus) -> ClaimResult {
     let reason = match status {
-        Status::Claimed { .. } => ClaimFailureReason::AlreadyClaimed,
+        FileStatus::Claimed { .. } => ClaimFailureReason::AlreadyClaimed,
         _ => ClaimFailureReason::InvalidState,
     };
     refused(reason, format!("{id} {status}"))
 }
 
-fn not_held(id: &WorkItemId, status: &Status) -> WorkSourceError {
+fn not_held(id: &WorkItemId, status: &FileStatus) -> WorkSourceError {
     WorkSourceError::NotHeld { item: id.clone(), stands: status.to_string() }
 }

@@ -8,7 +8,7 @@ use super::WorkSourceError;
 const MOST_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct PageBuilder {
     after: Option<Place>,
     limit: usize,
     items: Vec<WorkItem>,
@@ -26,7 +26,7 @@ struct Place {
     id: String,
 }
 
-impl Page {
+impl PageBuilder {
     pub(super) fn after(cursor: Option<&str>, limit: Option<usize>) -> Result<Self, WorkSourceError> {
         let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is no cursor of this source"));
         let after = cursor.map(|cursor| Place::read(cursor).ok_or_else(|| wrong(cursor))).transpose()?;

@@ -9,16 +9,16 @@ use cowhand_core::work::{
 };
 use serde_json::{Map, json};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::cursor::{Cursor, Listing};
-use super::expired::Watched;
+use super::expired::ClaimedIssues;
 use super::issues::Issues;
 use super::models::{Issue, IssueState};
 use super::settings::{Claiming, GitHubSettings};
 use super::text::Speaker;
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
-use crate::{Claimant, ExpiredClaim, Finding, Setting, Standing, WorkSource, WorkSourceError};
+use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError};
 
 /// The first half of its items' ids.
 pub const SOURCE_TYPE: &str = "github";
@@ -27,14 +27,14 @@ pub const SOURCE_TYPE: &str = "github";
 #[derive(Debug)]
 pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
-    pub(super) client: Client,
-    pub(super) watched: Watched,
+    pub(super) client: GitHubClient,
+    pub(super) watched: ClaimedIssues,
     /// What people call the fleet that takes from here.
     pub(super) fleet_name: Option<String>,
 }
 
 impl GitHubWorkSource {
-    pub fn from_config(source: &shape::WorkSource, setting: &Setting) -> Result<Self, WorkSourceError> {
+    pub fn from_config(source: &shape::WorkSource, setting: &SourceContext) -> Result<Self, WorkSourceError> {
         let (settings, auth) = GitHubSettings::from_config(source)?;
         Self::new(settings, auth, setting)
     }
@@ -42,7 +42,7 @@ impl GitHubWorkSource {
     pub fn new(
         settings: GitHubSettings,
         auth: &github::Auth,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let is_plain = |part: &str| {
             let has_plain_bytes = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
@@ -51,13 +51,13 @@ impl GitHubWorkSource {
         if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
-        let client = Client::new(&settings, auth, setting)?;
+        let client = GitHubClient::new(&settings, auth, setting)?;
         let fleet_name = setting.fleet_name().map(str::to_owned);
-        Ok(Self { settings, client, watched: Watched::default(), fleet_name })
+        Ok(Self { settings, client, watched: ClaimedIssues::default(), fleet_name })
     }
 
     /// With its budget.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &GitHubClient {
         &self.client
     }
 
@@ -87,20 +87,20 @@ impl GitHubWorkSource {
     }
 
     /// As the issue itself says, not a list. One that is being released has lost its label before its marker.
-    async fn stands(&self, number: u64) -> Result<Standing, GitHubApiError> {
+    async fn stands(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {
-            return Ok(Standing::Done);
+            return Ok(QueueState::Done);
         };
         if issue.has_label(&self.settings.in_progress) {
-            return Ok(Standing::Claimed);
+            return Ok(QueueState::Claimed);
         }
         if issue.has_label(&self.settings.ready) && self.is_ours_to_take(&issue) {
-            return Ok(Standing::Available);
+            return Ok(QueueState::Available);
         }
         let claimed = matches!(self.settings.claiming, Claiming::ByMarker { .. })
             && self.issues().marks(number).await?.holder().is_some();
-        Ok(if claimed { Standing::Claimed } else { Standing::Withdrawn })
+        Ok(if claimed { QueueState::Claimed } else { QueueState::Withdrawn })
     }
 
     pub(super) fn is_ours_to_take(&self, issue: &Issue) -> bool {
@@ -194,10 +194,10 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+    async fn standing(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         match number(item) {
             Some(number) => Ok(self.stands(number).await?),
-            None => Ok(Standing::Done),
+            None => Ok(QueueState::Done),
         }
     }
 
@@ -205,10 +205,12 @@ impl WorkSource for GitHubWorkSource {
         let number = existing(item)?;
         let answer = |success, message| Ok(ReleaseResult { success, message });
         match self.stands(number).await? {
-            Standing::Available => answer(true, None),
-            Standing::Claimed => answer(false, Some("the issue is claimed".to_owned())),
-            Standing::Done => answer(false, Some("the issue is closed, or not in the repository".to_owned())),
-            Standing::Withdrawn => {
+            QueueState::Available => answer(true, None),
+            QueueState::Claimed => answer(false, Some("the issue is claimed".to_owned())),
+            QueueState::Done => {
+                answer(false, Some("the issue is closed, or not in the repository".to_owned()))
+            }
+            QueueState::Withdrawn => {
                 self.issues().add_label(number, &self.settings.ready).await?;
                 answer(true, None)
             }
@@ -219,7 +221,7 @@ impl WorkSource for GitHubWorkSource {
         self.find_expired().await
     }
 
-    async fn check(&self) -> Vec<Finding> {
+    async fn check(&self) -> Vec<SourceFinding> {
         self.findings().await
     }
 

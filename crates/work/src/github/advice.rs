@@ -1,11 +1,11 @@
 //! What to check when GitHub refuses: which repository, which token, and what that token would need.
 
-use super::client::Call;
-use super::reply::Reply;
+use super::client::ApiRequest;
+use super::reply::ApiResponse;
 use crate::error::github::TokenFacts;
 
 /// Reads an answer that refuses. `origin` says where the token comes from.
-pub(super) fn read(call: &Call, reply: &Reply, repo: &str, origin: &str) -> TokenFacts {
+pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &str) -> TokenFacts {
     let scopes = reply.header("x-oauth-scopes").map(words);
     // What is asked of no repository is about ourselves.
     let about_repo = call.path.starts_with("repos/");
@@ -25,7 +25,7 @@ pub(super) fn words(header: &str) -> Vec<String> {
     header.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
-fn forbidden(reply: &Reply, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
+fn forbidden(reply: &ApiResponse, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
     if reply.header("x-github-sso").is_some_and(|header| header.starts_with("required")) {
         return format!(
             "the organization of {repo} wants {origin} to be authorized for its single sign-on: `Configure SSO` in the list of your tokens does it"
@@ -73,8 +73,8 @@ mod tests {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let reply = Reply { status, headers: pairs.collect(), body: Vec::new(), was_redirected: false };
-        let call = Call::get("repos/o/r/issues");
+        let reply = ApiResponse { status, headers: pairs.collect(), body: Vec::new(), was_redirected: false };
+        let call = ApiRequest::get("repos/o/r/issues");
         read(&call, &reply, "o/r", "the token in MY_TOKEN").advice.unwrap_or_default()
     }
 

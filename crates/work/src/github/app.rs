@@ -13,11 +13,11 @@ use tokio::sync::Mutex;
 
 use super::auth::Secret;
 use crate::error::github::GitHubAuthError;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 use cowhand_system::named_file::{self, KEY_BYTES};
 
 #[derive(Debug)]
-pub(super) struct AppAuth {
+pub(super) struct GitHubApp {
     id: String,
     pub(super) installation_id: Option<u64>,
     key: RsaKeyPair,
@@ -39,8 +39,11 @@ impl Bought {
     }
 }
 
-impl AppAuth {
-    pub(super) fn from_config(app: &github::AppAuth, setting: &Setting) -> Result<Self, WorkSourceError> {
+impl GitHubApp {
+    pub(super) fn from_config(
+        app: &github::AppAuth,
+        setting: &SourceContext,
+    ) -> Result<Self, WorkSourceError> {
         let pem = match (&app.private_key_env, &app.private_key_file) {
             (Some(name), None) => setting.variable(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))

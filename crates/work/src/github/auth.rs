@@ -5,9 +5,9 @@ use std::fmt;
 use cowhand_core::github;
 use reqwest::header::HeaderValue;
 
-use super::app::AppAuth;
+use super::app::GitHubApp;
 use crate::error::github::GitHubAuthError;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
 /// Shown as a word, and only to GitHub as itself.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,22 +38,22 @@ impl fmt::Debug for Secret {
 }
 
 #[derive(Debug)]
-pub(super) enum Auth {
+pub(super) enum ApiAuth {
     Token(Secret),
-    App(AppAuth),
+    App(GitHubApp),
 }
 
 const TOKEN_ENV: &str = "GITHUB_TOKEN";
 
-impl Auth {
+impl ApiAuth {
     /// `repo` is what it is for.
     pub(super) fn from_config(
         auth: &github::Auth,
         repo: &str,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         if let Some(app) = &auth.app {
-            return AppAuth::from_config(app, setting).map(Self::App);
+            return GitHubApp::from_config(app, setting).map(Self::App);
         }
         let name = auth.token_env.as_deref().unwrap_or(TOKEN_ENV);
         match setting.variable(name).filter(|token| !token.trim().is_empty()) {

@@ -6,7 +6,7 @@ use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId};
 use tracing::{debug, warn};
 
 use super::adapter::{GitHubWorkSource, work_item};
-use super::marker::{Claim, Marker, Marks};
+use super::marker::{ClaimMarker, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::settings::Claiming;
 use super::text;
@@ -80,7 +80,7 @@ impl GitHubWorkSource {
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
             return Ok(Ok(Begun { before, marker: None }));
         };
-        let claim = Claim { fleet_name: self.fleet_name.clone(), ..Claim::of(by, marks.now) };
+        let claim = ClaimMarker { fleet_name: self.fleet_name.clone(), ..ClaimMarker::of(by, marks.now) };
         let said = text::of_claim(self.speaker(by), claim.until);
         let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &said).await {
             Err(error) if error.is_permission_denied() || error.is_not_found() => {
@@ -242,7 +242,7 @@ impl GitHubWorkSource {
         if by.until <= claim.until {
             return Ok(());
         }
-        let renewed = Claim::renewed(claim, by, marks.now);
+        let renewed = ClaimMarker::renewed(claim, by, marks.now);
         let said = text::of_claim(self.speaker(by), renewed.until);
         match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &said).await {
             Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
@@ -276,7 +276,7 @@ fn invalid_state() -> Refusal {
     (ClaimFailureReason::InvalidState, "the issue is not open".into())
 }
 
-fn claimed_by(claim: &Claim) -> Refusal {
+fn claimed_by(claim: &ClaimMarker) -> Refusal {
     let message =
         format!("{} of fleet {} has claimed it until {}", claim.holder, claim.fleet_shown(), claim.until);
     (ClaimFailureReason::AlreadyClaimed, message)

@@ -6,14 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::adapter::{GitHubWorkSource, work_item};
-use super::marker::{Claim, Marks};
+use super::marker::{ClaimMarker, Marks};
 use super::models::Issue;
 use crate::{Claimer, ExpiredClaim, WorkSourceError};
 
 /// What is known of claimed issues, by number. The list of them costs nothing while it does not change, but each
 /// issue's comments do, so they are read only when they can say something new.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<HashMap<u64, Known>>);
+pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
@@ -67,14 +67,14 @@ impl GitHubWorkSource {
 }
 
 /// The claim of the dead, if nobody alive has it.
-fn left(marks: &Marks) -> Option<&Claim> {
+fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;
     }
     marks.lapsed().max_by_key(|(_, claim)| claim.until).map(|(_, claim)| claim)
 }
 
-impl Watched {
+impl ClaimedIssues {
     fn of(&self, number: u64) -> Option<Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied()
     }

@@ -4,7 +4,7 @@
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
 use super::adapter::GitHubWorkSource;
-use super::marker::{Fact, Marker, Marks};
+use super::marker::{Marker, Marks, ResultMarker};
 use super::models::{Issue, IssueState};
 use super::text;
 use crate::{Claimant, WorkSourceError};
@@ -27,7 +27,7 @@ impl GitHubWorkSource {
             return Err(WorkSourceError::NotHeld { item: item.clone(), stands });
         }
         let ours = first_claim(&marks, by);
-        let report = Marker::Report(Fact::of(by, ours));
+        let report = Marker::Report(ResultMarker::of(by, ours));
         if !marks.has_told(&report) {
             let said = text::of_report(result, self.speaker(by));
             issues.comment_once(number, &report, &said).await?;
@@ -68,7 +68,7 @@ impl GitHubWorkSource {
         if self.is_over(&issue, ours) || (options.unfinished && ours.is_none()) {
             return Ok(answer(true, Some("there was nothing to give back")));
         }
-        let told = Marker::Release(Fact::of(by, ours));
+        let told = Marker::Release(ResultMarker::of(by, ours));
         if options.add_comment && !marks.has_told(&told) {
             let said = text::of_release(options.reason.as_deref(), self.speaker(by));
             issues.comment_once(number, &told, &said).await?;

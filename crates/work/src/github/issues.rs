@@ -4,23 +4,23 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::json;
 
-use super::client::{Call, Client};
+use super::client::{ApiRequest, GitHubClient};
 use super::marker::{Marked, Marker, Marks};
-use super::models::{Comment, Issue, Repository};
-use super::pages::Page;
+use super::models::{Comment, Issue, RepositoryInfo};
+use super::pages::ListPage;
 use super::retry::Repeat;
 use crate::error::github::GitHubApiError;
 
 /// The issues of one repository.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Issues<'a> {
-    pub(super) client: &'a Client,
+    pub(super) client: &'a GitHubClient,
     pub(super) repo: &'a str,
 }
 
 impl Issues<'_> {
     /// Open ones with this label, the oldest first. Pull requests are not among them.
-    pub(super) async fn page(self, label: &str, number: u64) -> Result<Page<Issue>, GitHubApiError> {
+    pub(super) async fn page(self, label: &str, number: u64) -> Result<ListPage<Issue>, GitHubApiError> {
         // Commas part labels in a query, so that one with a comma cannot be asked for; the caller looks again.
         let filter = if label.contains(',') { String::new() } else { format!("&labels={}", encoded(label)) };
         let path = format!("repos/{}/issues?state=open&sort=created&direction=asc{filter}", self.repo);
@@ -29,7 +29,7 @@ impl Issues<'_> {
 
     /// None if it was deleted or moved to another repository, if it is hidden from us, or a pull request.
     pub(super) async fn get(self, number: u64) -> Result<Option<Issue>, GitHubApiError> {
-        let call = Call::get(format!("repos/{}/issues/{number}", self.repo));
+        let call = ApiRequest::get(format!("repos/{}/issues/{number}", self.repo));
         let reply = match self.client.call(&call).await {
             Err(error) if error.is_not_found() => return Ok(None),
             reply => reply?,
@@ -43,14 +43,19 @@ impl Issues<'_> {
 
     /// After a redirect: either the repository has another name now, or the issue another repository.
     async fn is_of_this_repository(self, issue: &Issue) -> Result<bool, GitHubApiError> {
-        let repository: Repository = self.client.ask(Call::get(format!("repos/{}", self.repo))).await?;
+        let repository: RepositoryInfo =
+            self.client.ask(ApiRequest::get(format!("repos/{}", self.repo))).await?;
         let home = issue.repository_url.as_deref().and_then(|url| url.split_once("/repos/"));
         Ok(home.is_some_and(|(_, name)| name.eq_ignore_ascii_case(&repository.full_name)))
     }
 
     /// Whether the repository knows this label.
     pub(super) async fn has_label(self, label: &str) -> Result<bool, GitHubApiError> {
-        match self.client.call(&Call::get(format!("repos/{}/labels/{}", self.repo, encoded(label)))).await {
+        match self
+            .client
+            .call(&ApiRequest::get(format!("repos/{}/labels/{}", self.repo, encoded(label))))
+            .await
+        {
             Err(error) if error.is_not_found() => Ok(false),
             answer => answer.map(|_| true),
         }
@@ -58,18 +63,18 @@ impl Issues<'_> {
 
     pub(super) async fn add_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels", self.repo);
-        self.client.call(&Call::new(Method::POST, path).with(json!({ "labels": [label] }))).await?;
+        self.client.call(&ApiRequest::new(Method::POST, path).with(json!({ "labels": [label] }))).await?;
         Ok(())
     }
 
     /// One that is not there is as good as removed.
     pub(super) async fn remove_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels/{}", self.repo, encoded(label));
-        gone(self.client.call(&Call::new(Method::DELETE, path)).await)
+        gone(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
     }
 
     pub(super) async fn close_as_completed(self, number: u64) -> Result<(), GitHubApiError> {
-        let call = Call::new(Method::PATCH, format!("repos/{}/issues/{number}", self.repo));
+        let call = ApiRequest::new(Method::PATCH, format!("repos/{}/issues/{number}", self.repo));
         self.client.call(&call.with(json!({ "state": "closed", "state_reason": "completed" }))).await?;
         Ok(())
     }
@@ -80,7 +85,7 @@ impl Issues<'_> {
         let path = format!("repos/{}/issues/{number}/comments", self.repo);
         let (mut all, mut next) = (Vec::new(), 1);
         loop {
-            let page: Page<Comment> = self.client.page(&path, next).await?;
+            let page: ListPage<Comment> = self.client.page(&path, next).await?;
             all.extend(page.entries.into_iter().filter_map(Marked::read));
             match page.next.filter(|&following| following > next) {
                 Some(following) => next = following,
@@ -96,7 +101,7 @@ impl Issues<'_> {
         marker: &Marker,
         text: &str,
     ) -> Result<u64, GitHubApiError> {
-        let mut call = Call::new(Method::POST, format!("repos/{}/issues/{number}/comments", self.repo))
+        let mut call = ApiRequest::new(Method::POST, format!("repos/{}/issues/{number}/comments", self.repo))
             .with(json!({ "body": format!("{}\n{text}", marker.line()) }));
         call.repeat = Repeat::LookFirst;
         let mut attempt = 0;
@@ -126,13 +131,13 @@ impl Issues<'_> {
         marker: &Marker,
         text: &str,
     ) -> Result<Comment, GitHubApiError> {
-        let call = Call::new(Method::PATCH, format!("repos/{}/issues/comments/{comment}", self.repo));
+        let call = ApiRequest::new(Method::PATCH, format!("repos/{}/issues/comments/{comment}", self.repo));
         self.client.ask(call.with(json!({ "body": format!("{}\n{text}", marker.line()) }))).await
     }
 
     pub(super) async fn delete_comment(self, comment: u64) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/comments/{comment}", self.repo);
-        gone(self.client.call(&Call::new(Method::DELETE, path)).await)
+        gone(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
     }
 }
 

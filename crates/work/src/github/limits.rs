@@ -22,7 +22,7 @@ pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
 
 /// Why an answer is "not now" and not "no".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limit {
+pub(super) enum RateLimitKind {
     /// The hour's budget is used up.
     Primary { reset: Timestamp },
     /// Too much at once; GitHub says for how long to stay away.
@@ -36,7 +36,7 @@ const SECONDARY_WAIT: Duration = Duration::from_mins(1);
 /// GitHub's clock and its counters do not turn over in the same instant.
 const AFTER_RESET: Duration = Duration::from_secs(1);
 
-impl Limit {
+impl RateLimitKind {
     /// `message` is what the body says.
     pub(super) fn of(status: u16, headers: &HeaderMap, message: &str) -> Option<Self> {
         if !matches!(status, 403 | 429) {
@@ -71,7 +71,7 @@ impl Limit {
 
 /// Whether an answer means "later", by its status, its headers and the message in its body.
 pub fn is_rate_limit_response(status: u16, headers: &HeaderMap, message: &str) -> bool {
-    Limit::of(status, headers, message).is_some()
+    RateLimitKind::of(status, headers, message).is_some()
 }
 
 #[cfg(test)]
@@ -132,11 +132,11 @@ mod tests {
             (200, &USED_UP, "", None),
             (500, &[("retry-after", "7")], "", None),
         ] {
-            let found = Limit::of(status, &headers(pairs), message);
+            let found = RateLimitKind::of(status, &headers(pairs), message);
             assert_eq!(found.map(|limit| limit.wait(now)), wait, "{status} {pairs:?} {message}");
             assert_eq!(is_rate_limit_response(status, &headers(pairs), message), wait.is_some());
         }
-        let past = Limit::Primary { reset: now - SignedDuration::from_hours(1) };
+        let past = RateLimitKind::Primary { reset: now - SignedDuration::from_hours(1) };
         assert_eq!(past.wait(now), Some(Duration::from_secs(1)));
     }
 }

@@ -8,16 +8,16 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::issues::encoded;
 use super::models::{Issue, User, label_names};
 use super::settings::GitHubSettings;
 use crate::error::github::GitHubApiError;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
 /// An issue or a pull request, as far as a trigger hands it on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct IssueOrPull {
     pub number: u64,
     pub title: String,
     pub body: String,
@@ -43,7 +43,7 @@ pub struct Branch {
 /// The lists of one repository.
 #[derive(Debug)]
 pub struct Lists {
-    client: Client,
+    client: GitHubClient,
     repo: String,
 }
 
@@ -52,18 +52,22 @@ impl Lists {
         repo: &str,
         api_url: Option<&str>,
         auth: &github::Auth,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let mut settings = GitHubSettings::new(repo);
         if let Some(api_url) = api_url {
             api_url.clone_into(&mut settings.api_url);
         }
-        let client = Client::new(&settings, auth, setting)?;
+        let client = GitHubClient::new(&settings, auth, setting)?;
         Ok(Self { client, repo: repo.to_owned() })
     }
 
     /// Pull requests are not among them. Whether they have all the labels, the caller looks again.
-    pub async fn issues(&self, labels: &[String], state: IssueState) -> Result<Vec<Listed>, WorkSourceError> {
+    pub async fn issues(
+        &self,
+        labels: &[String],
+        state: IssueState,
+    ) -> Result<Vec<IssueOrPull>, WorkSourceError> {
         let state = match state {
             IssueState::Open => "open",
             IssueState::Closed => "closed",
@@ -75,10 +79,10 @@ impl Lists {
         let labels = if asked.is_empty() { String::new() } else { format!("&labels={}", asked.join(",")) };
         let path = format!("repos/{}/issues?state={state}&sort=created&direction=asc{labels}", self.repo);
         let issues = self.all(&path, |issue: &Issue| !issue.is_pull_request).await?;
-        Ok(issues.into_iter().map(Listed::from).collect())
+        Ok(issues.into_iter().map(IssueOrPull::from).collect())
     }
 
-    pub async fn pulls(&self, state: PullState) -> Result<Vec<Listed>, WorkSourceError> {
+    pub async fn pulls(&self, state: PullState) -> Result<Vec<IssueOrPull>, WorkSourceError> {
         let asked = match state {
             PullState::Open => "open",
             PullState::Closed | PullState::Merged => "closed",
@@ -87,7 +91,7 @@ impl Lists {
         let path = format!("repos/{}/pulls?state={asked}&sort=created&direction=asc", self.repo);
         let pulls = self.all(&path, |_: &Pull| true).await?;
         let wanted = |pull: &Pull| state != PullState::Merged || pull.merged_at.is_some();
-        Ok(pulls.into_iter().filter(wanted).map(Listed::from).collect())
+        Ok(pulls.into_iter().filter(wanted).map(IssueOrPull::from).collect())
     }
 
     /// An entry that goes while the list is read moves others to a page that was read before, and they would seem
@@ -186,7 +190,7 @@ struct Home {
     full_name: String,
 }
 
-impl From<Issue> for Listed {
+impl From<Issue> for IssueOrPull {
     fn from(issue: Issue) -> Self {
         Self {
             number: issue.number,
@@ -202,7 +206,7 @@ impl From<Issue> for Listed {
     }
 }
 
-impl From<Pull> for Listed {
+impl From<Pull> for IssueOrPull {
     fn from(pull: Pull) -> Self {
         let branch = Branch {
             head_ref: pull.head.r#ref,

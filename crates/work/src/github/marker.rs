@@ -23,15 +23,15 @@ const CLOSING: &str = " -->";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Marker {
-    Claim(Claim),
+    Claim(ClaimMarker),
     /// The outcome was told.
-    Report(Fact),
+    Report(ResultMarker),
     /// The release was told.
-    Release(Fact),
+    Release(ResultMarker),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Claim {
+pub(super) struct ClaimMarker {
     pub(super) fleet: String,
     /// What people call the fleet; `fleet` says which it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ fn after(at: Timestamp, more: SignedDuration) -> Timestamp {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Fact {
+pub(super) struct ResultMarker {
     pub(super) fleet: String,
     pub(super) holder: String,
     /// The comment of the claim that ended so: a job can claim, release and claim again.
@@ -56,7 +56,7 @@ pub(super) struct Fact {
     pub(super) claim: Option<u64>,
 }
 
-impl Claim {
+impl ClaimMarker {
     /// `now` is GitHub's. Whole seconds, as GitHub's own times are.
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
         let until = by.until.min(after(now, LONGEST_CLAIM));
@@ -85,7 +85,7 @@ impl Claim {
     }
 }
 
-impl Fact {
+impl ResultMarker {
     pub(super) fn of(by: &Claimant, claim: Option<u64>) -> Self {
         Self { fleet: by.fleet.clone(), holder: by.holder.clone(), claim }
     }
@@ -153,26 +153,26 @@ pub(super) struct Marks {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ClaimState {
     Live,
-    Lapsed,
+    Expired,
 }
 
-fn ends(marked: &Marked, claim: &Claim) -> Timestamp {
+fn ends(marked: &Marked, claim: &ClaimMarker) -> Timestamp {
     after(claim.until.min(after(marked.updated_at, LONGEST_CLAIM)), MARGIN)
 }
 
 impl Marks {
-    fn claims(&self) -> impl Iterator<Item = (&Marked, &Claim)> {
+    fn claims(&self) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
         self.all.iter().filter_map(|marked| match &marked.marker {
             Marker::Claim(claim) => Some((marked, claim)),
             Marker::Report(_) | Marker::Release(_) => None,
         })
     }
 
-    fn standing(&self, marked: &Marked, claim: &Claim) -> Standing {
+    fn standing(&self, marked: &Marked, claim: &ClaimMarker) -> ClaimState {
         let was_late = claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, MARGIN));
-        if was_late || self.now > ends(marked, claim) { Standing::Lapsed } else { Standing::Live }
+        if was_late || self.now > ends(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
     }
 
     /// When the claim of the holder is over, unless it is renewed.
@@ -181,22 +181,22 @@ impl Marks {
     }
 
     /// The earliest live claim; of those in one second the one with the smallest number.
-    pub(super) fn holder(&self) -> Option<(&Marked, &Claim)> {
-        let live = self.claims().filter(|(marked, claim)| self.standing(marked, claim) == Standing::Live);
+    pub(super) fn holder(&self) -> Option<(&Marked, &ClaimMarker)> {
+        let live = self.claims().filter(|(marked, claim)| self.standing(marked, claim) == ClaimState::Live);
         live.min_by_key(|(marked, _)| (marked.created_at, marked.id))
     }
 
-    pub(super) fn lapsed(&self) -> impl Iterator<Item = (&Marked, &Claim)> {
-        self.claims().filter(|(marked, claim)| self.standing(marked, claim) == Standing::Lapsed)
+    pub(super) fn lapsed(&self) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
+        self.claims().filter(|(marked, claim)| self.standing(marked, claim) == ClaimState::Expired)
     }
 
     /// Also those that lapsed.
-    pub(super) fn claims_of(&self, by: &Claimant) -> impl Iterator<Item = (&Marked, &Claim)> {
+    pub(super) fn claims_of(&self, by: &Claimant) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
         self.claims().filter(|(marked, claim)| claim.is_by(by) && self.is_own(marked))
     }
 
     /// The holder, unless it is `by`.
-    pub(super) fn rival(&self, by: &Claimant) -> Option<&Claim> {
+    pub(super) fn rival(&self, by: &Claimant) -> Option<&ClaimMarker> {
         let (marked, claim) = self.holder()?;
         (!(claim.is_by(by) && self.is_own(marked))).then_some(claim)
     }

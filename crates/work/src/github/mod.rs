@@ -32,11 +32,11 @@ mod settings;
 mod text;
 
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
-pub use client::Client;
+pub use client::GitHubClient;
 pub use issues::encoded;
 pub use limits::{extract_rate_limit_info, is_rate_limit_response};
-pub use listing::{Branch, Listed, Lists};
-pub use people::{Answer, People, Place};
+pub use listing::{Branch, IssueOrPull, Lists};
+pub use people::{CollaboratorPermission, People, RepositoryAccess};
 pub use quota::{OnWarning, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{Claiming, GitHubSettings};

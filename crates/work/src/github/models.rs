@@ -86,7 +86,7 @@ pub(super) struct Comment {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Repository {
+pub(super) struct RepositoryInfo {
     #[serde(default)]
     pub(super) full_name: String,
     #[serde(default)]

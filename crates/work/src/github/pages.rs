@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cache::KeptPage;
-use super::client::{Call, Client};
+use super::client::{ApiRequest, GitHubClient};
 use super::models::{Entries, entries};
 use crate::error::github::GitHubApiError;
 
@@ -13,7 +13,7 @@ use crate::error::github::GitHubApiError;
 pub(super) const PAGE_SIZE: usize = 100;
 
 #[derive(Debug)]
-pub(super) struct Page<T> {
+pub(super) struct ListPage<T> {
     pub(super) entries: Vec<T>,
     pub(super) next: Option<u64>,
     /// GitHub's time, ours if it does not say.
@@ -25,19 +25,19 @@ fn numbered(path: &str, number: u64) -> String {
     format!("{path}{joint}per_page={PAGE_SIZE}&page={number}")
 }
 
-impl Client {
+impl GitHubClient {
     /// As it is now.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
         number: u64,
-    ) -> Result<Page<T>, GitHubApiError> {
-        let call = Call::get(numbered(path, number));
+    ) -> Result<ListPage<T>, GitHubApiError> {
+        let call = ApiRequest::get(numbered(path, number));
         let reply = self.call(&call).await?;
         let read = entries(&reply.body, &call.endpoint());
         let Entries { good, .. } = read.map_err(|error| reply.unreadable(&call.endpoint(), &error))?;
         let now = reply.date().unwrap_or_else(Timestamp::now);
-        Ok(Page { entries: good, next: reply.next_page(), now })
+        Ok(ListPage { entries: good, next: reply.next_page(), now })
     }
 
     /// As it is now, too; but a page that has not changed since costs nothing. What `is_wanted` refuses is not kept.
@@ -46,8 +46,8 @@ impl Client {
         path: &str,
         number: u64,
         is_wanted: fn(&T) -> bool,
-    ) -> Result<Page<T>, GitHubApiError> {
-        let mut call = Call::get(numbered(path, number));
+    ) -> Result<ListPage<T>, GitHubApiError> {
+        let mut call = ApiRequest::get(numbered(path, number));
         let kept = self.cache.get(&call.path);
         call.etag = kept.as_ref().map(|kept| kept.etag.clone());
         let reply = self.call(&call).await?;
@@ -57,7 +57,7 @@ impl Client {
             let entries = serde_json::from_slice(&kept.entries).map_err(unreadable)?;
             // The mark is about the entries. A full last page does not change when another page begins behind it.
             let behind = kept.is_full.then_some(number + 1);
-            return Ok(Page { entries, next: reply.next_page().or(kept.next).or(behind), now });
+            return Ok(ListPage { entries, next: reply.next_page().or(kept.next).or(behind), now });
         }
         let read = entries::<T>(&reply.body, &call.endpoint());
         let Entries { mut good, all } = read.map_err(|error| reply.unreadable(&call.endpoint(), &error))?;
@@ -67,6 +67,6 @@ impl Client {
             let page = KeptPage { etag: etag.clone(), entries, next, is_full: all >= PAGE_SIZE };
             self.cache.put(&call.path, page);
         }
-        Ok(Page { entries: good, next, now })
+        Ok(ListPage { entries: good, next, now })
     }
 }

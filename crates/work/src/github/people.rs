@@ -9,10 +9,10 @@ use cowhand_core::trust::{Head, RepoPermission, Standing};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use super::client::{Call, Client};
+use super::client::{ApiRequest, GitHubClient};
 use super::issues::encoded;
 use super::settings::GitHubSettings;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
 /// So long an answer counts: an item of a stranger is looked at with every poll.
 const FRESH: Duration = Duration::from_mins(10);
@@ -21,7 +21,7 @@ const MOST_PLACES: usize = 256;
 
 /// One repository, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RepositoryAccess {
     /// `owner/name`
     pub repo: String,
     pub api_url: Option<String>,
@@ -31,7 +31,7 @@ pub struct Place {
 /// What is known of people, for all repositories of the fleet.
 #[derive(Debug, Default)]
 pub struct People {
-    places: Mutex<Vec<(Place, Arc<Registrar>)>>,
+    places: Mutex<Vec<(RepositoryAccess, Arc<Registrar>)>>,
 }
 
 /// Whoever asks while another does waits for that answer.
@@ -39,7 +39,7 @@ type Known = OnceCell<(Instant, Standing)>;
 
 #[derive(Debug)]
 struct Registrar {
-    client: Client,
+    client: GitHubClient,
     known: Mutex<HashMap<String, Arc<Known>>>,
     /// The repository is there, and we may look at it.
     seen: OnceCell<()>,
@@ -48,9 +48,9 @@ struct Registrar {
 impl People {
     pub async fn standing(
         &self,
-        place: &Place,
+        place: &RepositoryAccess,
         login: &str,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Standing, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
         let known = registrar.known(login.to_lowercase());
@@ -58,9 +58,14 @@ impl People {
         known.get_or_try_init(ask).await.map(|(_, standing)| *standing)
     }
 
-    pub async fn head(&self, place: &Place, pull: u64, setting: &Setting) -> Result<Head, WorkSourceError> {
+    pub async fn head(
+        &self,
+        place: &RepositoryAccess,
+        pull: u64,
+        setting: &SourceContext,
+    ) -> Result<Head, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
-        let call = Call::get(format!("repos/{}/pulls/{pull}", place.repo));
+        let call = ApiRequest::get(format!("repos/{}/pulls/{pull}", place.repo));
         let pull: Pull = match registrar.client.ask(call).await {
             Err(error) if error.is_not_found() => return Ok(Head::Unknown),
             pull => pull?,
@@ -72,7 +77,7 @@ impl People {
     }
 
     /// Whether anybody could be asked there: for that it takes a token.
-    pub fn check(&self, place: &Place, setting: &Setting) -> Result<(), WorkSourceError> {
+    pub fn check(&self, place: &RepositoryAccess, setting: &SourceContext) -> Result<(), WorkSourceError> {
         self.registrar(place, setting).map(drop)
     }
 
@@ -81,7 +86,11 @@ impl People {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn registrar(&self, place: &Place, setting: &Setting) -> Result<Arc<Registrar>, WorkSourceError> {
+    fn registrar(
+        &self,
+        place: &RepositoryAccess,
+        setting: &SourceContext,
+    ) -> Result<Arc<Registrar>, WorkSourceError> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, registrar)) = places.iter().find(|(known, _)| known == place) {
             return Ok(Arc::clone(registrar));
@@ -90,7 +99,7 @@ impl People {
         if let Some(api_url) = &place.api_url {
             settings.api_url.clone_from(api_url);
         }
-        let client = Client::new(&settings, &place.auth, setting)?;
+        let client = GitHubClient::new(&settings, &place.auth, setting)?;
         let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
         if places.len() >= MOST_PLACES {
             places.clear();
@@ -102,15 +111,17 @@ impl People {
 
 impl Registrar {
     /// A repository that is hidden from us answers in the same way as one that somebody has no part in.
-    async fn sees(&self, place: &Place) -> Result<(), WorkSourceError> {
-        let look = async || self.client.call(&Call::get(format!("repos/{}", place.repo))).await.map(drop);
+    async fn sees(&self, place: &RepositoryAccess) -> Result<(), WorkSourceError> {
+        let look =
+            async || self.client.call(&ApiRequest::get(format!("repos/{}", place.repo))).await.map(drop);
         self.seen.get_or_try_init(look).await?;
         Ok(())
     }
 
-    async fn ask(&self, place: &Place, login: &str) -> Result<Standing, WorkSourceError> {
-        let call = Call::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
-        match self.client.ask::<Answer>(call).await {
+    async fn ask(&self, place: &RepositoryAccess, login: &str) -> Result<Standing, WorkSourceError> {
+        let call =
+            ApiRequest::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
+        match self.client.ask::<CollaboratorPermission>(call).await {
             Ok(answer) => Ok(answer.standing()),
             // Nobody of that name, or nobody here.
             Err(error) if error.is_not_found() => {
@@ -133,7 +144,7 @@ impl Registrar {
 
 /// Of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
 #[derive(Debug, Deserialize)]
-pub struct Answer {
+pub struct CollaboratorPermission {
     /// In the words of old: `admin`, `write`, `read` or `none`.
     #[serde(default)]
     permission: String,
@@ -142,7 +153,7 @@ pub struct Answer {
     role_name: String,
 }
 
-impl Answer {
+impl CollaboratorPermission {
     /// A role that somebody made up counts as what it is built on.
     pub fn standing(&self) -> Standing {
         let read = |word: &str| word.parse::<RepoPermission>().ok();

@@ -11,14 +11,14 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 const MOST_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct ApiResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) was_redirected: bool,
 }
 
-impl Reply {
+impl ApiResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -73,9 +73,9 @@ mod tests {
 
     use super::*;
 
-    fn reply(name: &'static str, value: &'static str) -> Reply {
+    fn reply(name: &'static str, value: &'static str) -> ApiResponse {
         let headers = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
-        Reply { status: 200, headers, body: Vec::new(), was_redirected: false }
+        ApiResponse { status: 200, headers, body: Vec::new(), was_redirected: false }
     }
 
     #[test]

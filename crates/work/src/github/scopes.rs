@@ -1,8 +1,8 @@
 //! Whether the token may do what a source has to do.
 
 use super::advice;
-use super::client::Call;
-use super::models::Repository;
+use super::client::ApiRequest;
+use super::models::RepositoryInfo;
 use crate::WorkSourceError;
 use crate::error::github::{GitHubApiError, GitHubAuthError};
 use crate::github::GitHubWorkSource;
@@ -15,9 +15,9 @@ impl GitHubWorkSource {
     }
 
     /// The repository, and the scopes of a token that names them.
-    pub(super) async fn see_repository(&self) -> Result<(Repository, Option<String>), WorkSourceError> {
+    pub(super) async fn see_repository(&self) -> Result<(RepositoryInfo, Option<String>), WorkSourceError> {
         let (repo, origin) = (&self.settings.repo, &self.client.origin);
-        let call = Call::get(format!("repos/{repo}"));
+        let call = ApiRequest::get(format!("repos/{repo}"));
         let reply = match self.client.call(&call).await {
             Err(error)
                 if error.status == Some(401) || error.is_not_found() || error.is_permission_denied() =>
@@ -26,7 +26,7 @@ impl GitHubWorkSource {
             }
             reply => reply?,
         };
-        let repository: Repository = reply.json(&call.endpoint())?;
+        let repository: RepositoryInfo = reply.json(&call.endpoint())?;
         let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok((repository, None)) };
         let found = advice::words(scopes);
         match missing(&found, repository.private) {
