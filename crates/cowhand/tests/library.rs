@@ -11,7 +11,7 @@ use cowhand::fleet::{
     Agents, Changes, Fleet, FleetError, FleetStatus, Options, Said, Stop, Subscription, Trigger, Triggered,
 };
 use cowhand::state::StateFolder;
-use cowhand::store::Cancel;
+use cowhand::store::CancelOutcome;
 use cowhand::work::SourceRegistry;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
@@ -448,9 +448,9 @@ async fn what_cannot_be_done_says_of_what() {
     let running = fleet.retry(job.id(), Changes::default()).await.unwrap_err();
     assert_eq!(running.to_string(), format!("{} is running; cancel it first, or fork it", job.id()));
     let mut events = fleet.subscribe().await.unwrap();
-    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::Asked(_)));
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::Asked(_)));
     ended(&mut events, job.id()).await;
-    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::AlreadyStopped(_)));
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::AlreadyStopped(_)));
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 

@@ -17,7 +17,7 @@ statements! {
 
 /// What asking for an end came to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cancel {
+pub enum CancelOutcome {
     /// It was waiting; now it is over.
     Done(Job),
     /// Its processes have to be ended first; whoever runs it was told.
@@ -27,7 +27,7 @@ pub enum Cancel {
 
 impl Store {
     /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
-    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
+    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<CancelOutcome, StoreError> {
         self.cancel_because(id, None, now).await
     }
 
@@ -56,17 +56,17 @@ impl Store {
         id: JobId,
         reason: Option<CancelReason>,
         now: Timestamp,
-    ) -> Result<Cancel, StoreError> {
+    ) -> Result<CancelOutcome, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
                 match job.state() {
-                    JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
+                    JobState::Ended { .. } => return Ok(CancelOutcome::AlreadyStopped(job)),
                     JobState::Running { .. } => {
                         if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
                             jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
                         }
-                        return Ok(Cancel::Asked(job));
+                        return Ok(CancelOutcome::Asked(job));
                     }
                     JobState::Pending { .. } => {}
                 }
@@ -83,7 +83,7 @@ impl Store {
                 jobs::save(tx, &job).await?;
                 claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
                 jobs::record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
-                Ok(Cancel::Done(job))
+                Ok(CancelOutcome::Done(job))
             })
         })
         .await

@@ -89,7 +89,7 @@ pub(super) struct Beginning {
 
 /// A lease that is still ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLease {
     pub job: JobId,
     pub epoch: i64,
 }
@@ -189,7 +189,7 @@ impl Store {
         jobs: Vec<JobId>,
         lease: SignedDuration,
         now: Timestamp,
-    ) -> Result<Vec<Held>, StoreError> {
+    ) -> Result<Vec<HeldLease>, StoreError> {
         let only = vec![Arg::from(jobs::written(&jobs)?)];
         self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, only, (now, lease)))).await
     }
@@ -201,7 +201,7 @@ impl Store {
         node: String,
         lease: SignedDuration,
         now: Timestamp,
-    ) -> Result<Vec<Held>, StoreError> {
+    ) -> Result<Vec<HeldLease>, StoreError> {
         self.write(move |tx| Box::pin(extend(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
     }
 
@@ -311,12 +311,12 @@ async fn extend(
     statement: Statement,
     only: Vec<Arg>,
     (now, lease): (Timestamp, SignedDuration),
-) -> Result<Vec<Held>, StoreError> {
+) -> Result<Vec<HeldLease>, StoreError> {
     tx.all(LOCK_LEASES, args![node.as_str()]).await?;
     let until = tx.lease_clock(now).await?.plus(lease);
     let args = [args![node, until.wall, until.boot], only].concat();
     let rows = tx.all(statement, args).await?;
-    rows.iter().map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
+    rows.iter().map(|row| Ok(HeldLease { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
 }
 
 async fn settle(

@@ -47,7 +47,7 @@ statements! {
 
 /// An occurrence that somebody decided about.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Firing {
+pub struct NewFiring {
     pub schedule: ScheduleId,
     pub key: FiringKey,
     pub due: Timestamp,
@@ -149,7 +149,7 @@ pub const MOST_TRIES_IN_FRONT: u32 = 5;
 
 impl Store {
     /// Records the firing, its job and the schedule's progress together, once; whoever comes second is told.
-    pub async fn fire_once(&self, firing: Firing, now: Timestamp) -> Result<Fired, StoreError> {
+    pub async fn fire_once(&self, firing: NewFiring, now: Timestamp) -> Result<Fired, StoreError> {
         let random = self.random;
         self.write(move |tx| Box::pin(fire_once(tx, firing, None, now, random))).await
     }
@@ -158,7 +158,7 @@ impl Store {
     /// from a due time to a process waits for one commit and not for two. Else it waits as any other.
     pub async fn fire_and_claim(
         &self,
-        firing: Firing,
+        firing: NewFiring,
         starter: Starter,
         now: Timestamp,
     ) -> Result<Fired, StoreError> {
@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Many at once, in this order; all of them, or none.
-    pub async fn fire_all(&self, firings: Vec<Firing>, now: Timestamp) -> Result<Vec<Fired>, StoreError> {
+    pub async fn fire_all(&self, firings: Vec<NewFiring>, now: Timestamp) -> Result<Vec<Fired>, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
@@ -323,12 +323,12 @@ async fn settle_prepared(
 
 async fn fire_once(
     tx: &mut Tx<'_>,
-    firing: Firing,
+    firing: NewFiring,
     starter: Option<Starter>,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Fired, StoreError> {
-    let Firing { schedule, key, due, decision, note } = firing;
+    let NewFiring { schedule, key, due, decision, note } = firing;
     let starter = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
             let reserved = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
@@ -397,9 +397,9 @@ async fn next_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i64, Store
     Ok(last.unwrap_or(0) + 1)
 }
 
-fn place_of(schedule: ScheduleId, key: &FiringKey, running: bool) -> jobs::Place {
+fn place_of(schedule: ScheduleId, key: &FiringKey, running: bool) -> jobs::JobOrigin {
     let (schedule, firing) = (Some(schedule), Some(key.clone()));
-    jobs::Place { schedule, firing, by_trigger: !key.is_by_hand(), running }
+    jobs::JobOrigin { schedule, firing, by_trigger: !key.is_by_hand(), running }
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
-use super::jobs::{self, Place, written};
+use super::jobs::{self, JobOrigin, written};
 use super::{Store, StoreError, schedules, usage};
 
 statements! {
@@ -143,7 +143,7 @@ async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
 async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), StoreError> {
     let PastJob { job, session } = past;
     let JobState::Ended { at, outcome } = job.state() else { return Ok(()) };
-    if !jobs::insert(tx, job, &Place::default()).await? {
+    if !jobs::insert(tx, job, &JobOrigin::default()).await? {
         return Ok(());
     }
     let directory = session.as_ref().and_then(|session| session.directory.as_ref());

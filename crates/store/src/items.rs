@@ -44,7 +44,7 @@ statements! {
 
 /// An item that is to be claimed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taking {
+pub struct NewItemClaim {
     /// Which queue it is in, so that two agents on the same one meet.
     pub queue: String,
     pub item: WorkItem,
@@ -152,7 +152,7 @@ impl Store {
     /// Before anything is said outside. For a job, or for a person.
     pub async fn take_item(
         &self,
-        taking: Taking,
+        taking: NewItemClaim,
         person: Option<String>,
         now: Timestamp,
     ) -> Result<Taken, StoreError> {
@@ -196,7 +196,7 @@ impl Store {
                 let job = Job::new(holder.clone(), new, now);
                 let (by_trigger, running) = (!of.key.is_by_hand(), false);
                 let firing = Some(of.key.clone());
-                let place = jobs::Place { schedule: Some(of.schedule), firing, by_trigger, running };
+                let place = jobs::JobOrigin { schedule: Some(of.schedule), firing, by_trigger, running };
                 if !jobs::insert(tx, &job, &place).await? {
                     return Err(StoreError::NoFreeId(1));
                 }
@@ -296,7 +296,7 @@ impl Unless {
 }
 
 /// Makes the row of an item that is to be claimed; false if somebody who shares this store has it.
-pub(super) async fn insert(tx: &mut Tx<'_>, taking: &Taking, holder: &str) -> Result<bool, StoreError> {
+pub(super) async fn insert(tx: &mut Tx<'_>, taking: &NewItemClaim, holder: &str) -> Result<bool, StoreError> {
     let row = args![
         taking.queue.as_str(),
         taking.item.id.to_string(),

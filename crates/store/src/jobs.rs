@@ -85,7 +85,7 @@ impl Store {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
-                let job = add(tx, new, &Place::default(), now, random).await?;
+                let job = add(tx, new, &JobOrigin::default(), now, random).await?;
                 record_created(tx, &job, now);
                 Ok(job)
             })
@@ -163,7 +163,7 @@ impl Store {
 
 /// Where a job came from, beyond what the job itself says.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Place {
+pub(super) struct JobOrigin {
     pub(super) schedule: Option<ScheduleId>,
     /// The firing of the schedule that made it.
     pub(super) firing: Option<FiringKey>,
@@ -176,7 +176,7 @@ pub(super) struct Place {
 pub(super) async fn add(
     tx: &mut Tx<'_>,
     new: NewJob,
-    place: &Place,
+    place: &JobOrigin,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Job, StoreError> {
@@ -195,7 +195,7 @@ pub(super) async fn add(
 }
 
 /// False if its id is taken.
-pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &Place) -> Result<bool, StoreError> {
+pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &JobOrigin) -> Result<bool, StoreError> {
     let record = JobRecord::from(job.clone());
     let work_item = record.work_item.as_ref().map(written).transpose()?;
     let (chat, confined) = (record.chat.clone(), record.confined.clone());

@@ -62,7 +62,7 @@ use sqlx::{PgPool, SqlitePool};
 use database::changes::Committed;
 use database::db::Tx;
 use database::file::StoreFile;
-use database::health::Standing;
+use database::health::StoreHealth;
 use database::latency::Latency;
 use database::writer::Writer;
 
@@ -72,26 +72,26 @@ pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows};
 pub use budgets::Hearing;
-pub use cancellation::Cancel;
+pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
-pub use claims::{Claim, GivenBack, Held, Settled, Starter};
+pub use claims::{Claim, GivenBack, HeldLease, Settled, Starter};
 pub use database::{StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
-    Decision, Fired, Firing, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, Preparation, Prepared,
+    Decision, Fired, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, NewFiring, Preparation, Prepared,
     TakePreparing,
 };
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
 pub use hooks::{HookEnd, OwedHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
-pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
+pub use items::{HeldItem, ItemState, NewItemClaim, OfFiring, Taken, Unless};
 pub use jobs::JobFilter;
-pub use nodes::{BusyNode, Joined, Presence};
+pub use nodes::{BusyNode, Joined, NodePresence};
 pub use reports::{AttemptDesk, ReportMade};
 pub use retention::{Ended, Pruned, RemovedJob};
 pub use sessions::{RunsAt, StoredSession};
-pub use tokens::{NewToken, Token};
-pub use usage::{Spent, SpentOnItem, SpentOnJob};
+pub use tokens::{NewToken, TokenRecord};
+pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
 pub use workspaces::{KnownWorkspace, WorkspaceState};
 
 /// Clones share the connections.
@@ -100,7 +100,7 @@ pub struct Store {
     database: Database,
     committed: Committed,
     latency: Latency,
-    standing: Arc<Standing>,
+    standing: Arc<StoreHealth>,
     /// Where the random part of a job id comes from.
     random: fn() -> u64,
     /// Whose boot clock is written beside wall times. Without one, the wall clock decides about everything.

@@ -49,11 +49,11 @@ pub struct Joined {
 
 /// Shows others that a daemon runs, until it is dropped or the connection breaks.
 #[derive(Debug)]
-pub struct Presence {
+pub struct NodePresence {
     connection: Option<PgConnection>,
 }
 
-impl Presence {
+impl NodePresence {
     /// Whether others still see it.
     pub async fn is_seen(&mut self) -> bool {
         match &mut self.connection {
@@ -107,11 +107,11 @@ impl Store {
     }
 
     /// Shows the other nodes that a daemon of this name runs.
-    pub async fn appear(&self, node: &str) -> Result<Presence, StoreError> {
-        let Database::Postgres(pool) = &self.database else { return Ok(Presence { connection: None }) };
+    pub async fn appear(&self, node: &str) -> Result<NodePresence, StoreError> {
+        let Database::Postgres(pool) = &self.database else { return Ok(NodePresence { connection: None }) };
         let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
         Tx::postgres(&mut connection).one(HOLD_PRESENCE, args![node]).await?;
-        Ok(Presence { connection: Some(connection) })
+        Ok(NodePresence { connection: Some(connection) })
     }
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::items::{self, HeldItem, ItemState, Taking, read, recorded};
+use super::items::{self, HeldItem, ItemState, NewItemClaim, read, recorded};
 use super::{Store, StoreError, failures, jobs, reports};
 
 statements! {
@@ -62,7 +62,12 @@ impl Store {
 
     /// An item stands as claimed by a job of this fleet that has ended. If the job has a result, the source is to be told
     /// that, and the item is not worked on again. False if there is no such result, or somebody has the item.
-    pub async fn owe_again(&self, taking: Taking, job: JobId, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn owe_again(
+        &self,
+        taking: NewItemClaim,
+        job: JobId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(job) = jobs::get(tx, &job).await? else { return Ok(false) };

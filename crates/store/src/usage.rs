@@ -45,7 +45,7 @@ statements! {
 
 /// What the attempts came to that ended in one quarter of an hour.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spent {
+pub struct UsageSlot {
     /// When it began.
     pub slot: Timestamp,
     pub agent: AgentName,
@@ -79,7 +79,7 @@ pub struct SpentOnJob {
 
 impl Store {
     /// From then up to, not including, then. Both are taken as begins of quarters.
-    pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<Spent>, StoreError> {
+    pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<UsageSlot>, StoreError> {
         let times = args![from, until];
         self.read(|tx| {
             Box::pin(async move { tx.all(USAGE_BETWEEN, times).await?.iter().map(read).collect() })
@@ -190,9 +190,9 @@ fn microdollars(cost_usd: Option<f64>) -> i64 {
     cost_usd.map_or(0, budget::microdollars).min(MOST).cast_signed()
 }
 
-fn read(row: &Row) -> Result<Spent, StoreError> {
+fn read(row: &Row) -> Result<UsageSlot, StoreError> {
     let schedule: String = row.get("schedule")?;
-    Ok(Spent {
+    Ok(UsageSlot {
         slot: row.time("slot")?,
         agent: row.parse("agent")?,
         schedule: (!schedule.is_empty()).then(|| row.parse("schedule")).transpose()?,

@@ -63,7 +63,7 @@ use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::AttemptTask;
 use cowhand_run::cgroup;
-use cowhand_store::{Claim, Presence, Starter, Store, StoreError};
+use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::panic;
@@ -80,7 +80,7 @@ pub struct Daemon {
     heartbeat_at: Moment,
     /// When a due time could be fired, and when not.
     uptime: Uptime,
-    presence: Presence,
+    presence: NodePresence,
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,

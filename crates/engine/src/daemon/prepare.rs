@@ -21,7 +21,7 @@ use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
 use cowhand_run::gate::{self, Heard, it_printed};
-use cowhand_store::{Preparation, Prepared, TakePreparing, Taking, Unless};
+use cowhand_store::{NewItemClaim, Preparation, Prepared, TakePreparing, Unless};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 use cowhand_work::{For, WorkSourceError};
@@ -166,10 +166,10 @@ impl Errand<'_> {
         firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
     }
 
-    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<Taking>> {
+    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<NewItemClaim>> {
         let (engine, whose) = (self.engine, For::schedule(order.agent, order.schedule));
         let Some(config) = whose.config() else { return Ok(None) };
-        Ok(Some(Taking {
+        Ok(Some(NewItemClaim {
             queue: config.queue(&engine.loaded().sources.setting().base),
             item,
             source: config.clone(),

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
 use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
+use cowhand_store::{Decision, Fired, NewFiring, Settled, Starter, Store, StoreError};
 use cowhand_system::fault;
 
 /// What a tick leaves to do: processes to start and to stop, and when to look again.
@@ -172,7 +172,7 @@ async fn act(
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
-            let firing = Firing { schedule, key, due, decision, note: misfire };
+            let firing = NewFiring { schedule, key, due, decision, note: misfire };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, expect, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {

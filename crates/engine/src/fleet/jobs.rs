@@ -5,7 +5,7 @@ use cowhand_core::job::Job;
 
 use super::{Fleet, FleetError};
 use crate::context::StopRequest;
-use cowhand_store::{Cancel, JobFilter};
+use cowhand_store::{CancelOutcome, JobFilter};
 
 impl Fleet {
     /// As it is now; a job that has ended stays so.
@@ -19,7 +19,7 @@ impl Fleet {
     }
 
     /// A waiting job is cancelled at once; of a running one the whole process tree is asked to end.
-    pub async fn cancel(&self, job: JobId) -> Result<Cancel, FleetError> {
+    pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, FleetError> {
         let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
         // Told directly as well: a fleet that drains makes no more plans.
         self.engine.wish(&job, StopRequest::Cancel);

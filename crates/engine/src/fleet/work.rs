@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::{Fleet, FleetError};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
-use cowhand_store::{HeldItem, Taken, Taking, Unless};
+use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{CHANGING, Claimant, Claimer, QueueState, WorkSourceError, within};
 
 impl Fleet {
@@ -25,7 +25,7 @@ impl Fleet {
         let now = self.clock().now();
         let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
         let holder = format!("{person}@{id}");
-        let taking = Taking {
+        let taking = NewItemClaim {
             queue: queue.name.clone(),
             item: view.item.clone(),
             source: queue.config.clone(),

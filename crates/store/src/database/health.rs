@@ -22,14 +22,14 @@ fn is_out_of_reach(error: &sqlx::Error) -> bool {
 
 /// How the store stands, by what was last asked of it.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct StoreHealth {
     /// What was found to be damaged; that does not mend by itself.
     damage: OnceLock<String>,
     /// Why the last write failed, if the store was the reason.
     failed: Mutex<Option<String>>,
 }
 
-impl Standing {
+impl StoreHealth {
     pub(crate) fn read<T>(&self, answer: &Result<T, StoreError>) {
         if let Err(error @ StoreError::Damaged(_)) = answer {
             self.damage.get_or_init(|| error.to_string());

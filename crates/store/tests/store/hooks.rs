@@ -8,7 +8,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
 use cowhand_core::roster::Roster;
 use cowhand_core::shape::{Hook, HookAction, HookEvent, Hooks};
-use cowhand_store::{Cancel, Claim, HookEnd, OwedHook, Settled, Store};
+use cowhand_store::{CancelOutcome, Claim, HookEnd, OwedHook, Settled, Store};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -106,7 +106,7 @@ async fn the_end_of_a_job_owes_its_hooks(place: Place) {
     }
     let waiting = store.add_job(hand_job(), at(4)).await.unwrap();
     let cancelled = store.cancel(waiting.id().clone(), at(5)).await.unwrap();
-    assert!(matches!(cancelled, Cancel::Done(_)));
+    assert!(matches!(cancelled, CancelOutcome::Done(_)));
     assert_eq!(numbers(&store, waiting.id()).await, [1, 2, 3]);
     let (job, epoch) = running(&store).await;
     let metadata = Some(json!({"a": [1, "\u{0}"]}));

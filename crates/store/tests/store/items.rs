@@ -10,13 +10,14 @@ use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_store::{
-    Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
+    CancelOutcome, Claim, FailedItem, ItemState, NewItemClaim, OfFiring, Settled, Store, TakePreparing,
+    Taken, Unless,
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::{Place, at, cron_key, hand_job, on_both, with_schedule};
-use cowhand_store::{Decision, Fired, Firing, Prepared, Pruned};
+use cowhand_store::{Decision, Fired, NewFiring, Prepared, Pruned};
 
 on_both! {
     one_of_many_takes_an_item,
@@ -45,10 +46,10 @@ fn item(id: &str) -> WorkItem {
     .unwrap()
 }
 
-fn taking(id: &str) -> Taking {
+fn taking(id: &str) -> NewItemClaim {
     let source: WorkSource =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 2})).unwrap();
-    Taking {
+    NewItemClaim {
         queue: "files tasks".to_owned(),
         item: item(id),
         source,
@@ -64,7 +65,7 @@ fn taking(id: &str) -> Taking {
 async fn take(store: &Store, id: &str) -> JobId {
     let mut taken = store.take_item(taking(id), None, at(0)).await.unwrap();
     if taken == Taken::PutBack {
-        let put_back = Taking { unless: Unless::default(), ..taking(id) };
+        let put_back = NewItemClaim { unless: Unless::default(), ..taking(id) };
         taken = store.take_item(put_back, None, at(0)).await.unwrap();
     }
     match taken {
@@ -137,7 +138,7 @@ async fn an_item_through_its_whole_life(place: Place) {
 async fn a_firing_knows_all_its_jobs(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let decision = Decision::Prepare(FiringContext::default());
-    let firing = Firing { schedule, key: cron_key(1), due: at(1), decision, note: None };
+    let firing = NewFiring { schedule, key: cron_key(1), due: at(1), decision, note: None };
     assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
     let first = hold(&store, schedule, "x").await;
     let second = hold(&store, schedule, "y").await;
@@ -184,7 +185,7 @@ async fn what_failed_too_often_is_left_for_a_person(place: Place) {
     assert!(matches!(taken, Taken::Ours(_)));
     store.leave_item(person).await.unwrap();
     assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
-    let put_back = Taking { unless: Unless::default(), ..taking("x") };
+    let put_back = NewItemClaim { unless: Unless::default(), ..taking("x") };
     let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
     assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
     store.leave_item(holder.to_string()).await.unwrap();
@@ -200,11 +201,11 @@ async fn what_was_put_back_by_us_is_not_counted_anew(place: Place) {
     let known = store.item_failures().await.unwrap().remove(0);
     assert_eq!((known.failures, known.state, known.released_at), (1, FailedItem::Offered, Some(at(3))));
     let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
-    let take = |unless| store.take_item(Taking { unless, ..taking("x") }, None, at(6));
+    let take = |unless| store.take_item(NewItemClaim { unless, ..taking("x") }, None, at(6));
     assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
     let source =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
-    let strict = Taking { source, ..taking("x") };
+    let strict = NewItemClaim { source, ..taking("x") };
     assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
     store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
     assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
@@ -334,7 +335,7 @@ async fn who_thinks_better_of_it_is_heard(place: Place) {
 async fn a_waiting_job_that_is_cancelled_gives_its_item_back(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let holder = hold(&store, schedule, "x").await;
-    let Cancel::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
+    let CancelOutcome::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
     assert_eq!(job.status(), JobStatus::Cancelled);
     let owed = store.take_owed("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
     let ItemState::Closing { closing: Closing::Release(options), .. } = owed.state else { panic!("release") };
@@ -355,7 +356,7 @@ async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
 
 async fn a_firing_is_prepared_by_one(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
-    let firing = Firing {
+    let firing = NewFiring {
         schedule,
         key: cron_key(1),
         due: at(1),
@@ -392,7 +393,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     let names = ["9", "10", "1", "2"];
     for name in names {
         let decision = Decision::Prepare(FiringContext::default());
-        let firing = Firing { schedule, key: key(name), due: at(1), decision, note: None };
+        let firing = NewFiring { schedule, key: key(name), due: at(1), decision, note: None };
         assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None));
     }
     let waiting = async || -> Vec<String> {
@@ -416,7 +417,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
     assert_eq!(waiting().await, ["10", "1", "2"]);
     // Those that come when others are done go to the end all the same.
-    let firing = Firing {
+    let firing = NewFiring {
         schedule,
         key: key("0"),
         due: at(0),

@@ -23,7 +23,7 @@ use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView, waits};
 use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, Listening};
-use cowhand_store::{Cancel, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
+use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -239,8 +239,8 @@ impl From<PastAttempt> for AttemptView {
 /// A waiting job is cancelled at once; a running one is on its way to be.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
-        Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
-        Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
+        CancelOutcome::Done(job) | CancelOutcome::Asked(job) => Ok(Json(job)),
+        CancelOutcome::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
     }
 }
 

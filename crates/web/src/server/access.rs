@@ -16,7 +16,7 @@ use super::door::{announced, only};
 use super::limit::Limit;
 use crate::api::{self, Api, ByPage, Code, Problem, Wanted, hash};
 use cowhand_engine::fleet::Fleet;
-use cowhand_store::Token;
+use cowhand_store::TokenRecord;
 use cowhand_store::audit;
 
 /// What axum reads of a body.
@@ -38,7 +38,7 @@ pub(super) struct Access {
 #[derive(Debug)]
 pub(super) enum Caller {
     Known {
-        token: Token,
+        token: TokenRecord,
         /// It came in a cookie.
         by_page: bool,
     },
