@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 
 use super::cgroup::Cgroup;
 use super::ending::Ending;
-use super::process::{self, Identity};
-use super::start::Start;
+use super::process::{self, ProcessIdentity};
+use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::remove::{absent_is_ok, is_gone, remove_folder};
 
@@ -163,7 +163,7 @@ impl Attempt {
     pub fn launch(
         &self,
         program: &Path,
-        start: &Start,
+        start: &StartSpec,
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
@@ -176,7 +176,7 @@ impl Attempt {
         &self,
         prelude: &Prelude,
         program: &Path,
-        start: &Start,
+        start: &StartSpec,
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
@@ -329,13 +329,13 @@ impl Attempt {
         }
     }
 
-    pub fn start(&self) -> io::Result<Start> {
+    pub fn start(&self) -> io::Result<StartSpec> {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 
     /// Of somebody at work. These records are not synced: what a power cut leaves of one cannot be read, and speaks of
     /// nobody who could still live.
-    pub(super) fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
+    pub(super) fn identity(&self, who: &str) -> io::Result<Option<ProcessIdentity>> {
         match self.read(who) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
             read => read,

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 /// Streams that are being read, each by a thread of its own.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct BoundedStreams {
     begun: usize,
     ended: (Sender<io::Result<()>>, Receiver<io::Result<()>>),
 }
 
-impl Default for Streams {
+impl Default for BoundedStreams {
     fn default() -> Self {
         Self { begun: 0, ended: channel() }
     }
@@ -21,7 +21,7 @@ impl Default for Streams {
 /// The processes are gone by then, so the streams end; unless one of them gave its end to a stranger.
 const LAST_BYTES: Duration = Duration::from_secs(2);
 
-impl Streams {
+impl BoundedStreams {
     /// Keeps the first `limit` bytes in the file and reads the rest, so that the writer is not held up.
     pub(super) fn keep(&mut self, from: impl Read + Send + 'static, to: File, limit: u64) {
         self.begun += 1;
@@ -63,7 +63,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = |text: &'static [u8], limit| {
             let path = folder.path().join("out");
-            let mut streams = Streams::default();
+            let mut streams = BoundedStreams::default();
             streams.keep(text, File::create(&path).unwrap(), limit);
             streams.finish().unwrap();
             fs::read_to_string(path).unwrap()

@@ -20,7 +20,7 @@ const LINE: usize = 150;
 
 /// What a command answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct GateAnswer {
     pub allows: bool,
     /// The last lines that it printed, on one line, without secrets; empty if it printed nothing.
     pub said: String,
@@ -35,7 +35,7 @@ pub async fn allows(
     command: &[String],
     directory: &Path,
     redactor: Redactor,
-) -> anyhow::Result<Heard> {
+) -> anyhow::Result<GateAnswer> {
     let (minder, command, directory) = (minder.to_owned(), command.to_vec(), directory.to_owned());
     let unwanted = Unwanted::default();
     let stop = Arc::clone(&unwanted.0);
@@ -66,7 +66,7 @@ pub fn ask(
     patience: Duration,
     stop: &AtomicBool,
     hide: &dyn Fn(&str) -> String,
-) -> anyhow::Result<Heard> {
+) -> anyhow::Result<GateAnswer> {
     let Some((program, arguments)) = command.split_first() else { bail!("it names no program") };
     let cannot = || format!("cannot start {program:?}");
     let mut watched = Minded::new(minder, program, arguments).with_context(cannot)?;
@@ -84,8 +84,8 @@ pub fn ask(
     let said = last_lines(&[&hide(&ran.last_words), &hide(&ran.complaint)]);
     let printed = it_printed(&said);
     match ran.status.code() {
-        Some(0) => Ok(Heard { allows: true, said }),
-        Some(1..=125) => Ok(Heard { allows: false, said }),
+        Some(0) => Ok(GateAnswer { allows: true, said }),
+        Some(1..=125) => Ok(GateAnswer { allows: false, said }),
         Some(code) => bail!("{program:?} ended with code {code}, which means that it could not run{printed}"),
         None => bail!("{program:?} was killed{printed}"),
     }

@@ -23,16 +23,16 @@ use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
 
 use super::attempt::{AGENT, Attempt, KEEPER};
-use super::bounded::Streams;
+use super::bounded::BoundedStreams;
 use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
-use super::process::{self, Identity};
+use super::process::{self, ProcessIdentity};
 use super::reach::{self, PAUSE, complain};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, Making};
 use super::shortage::{self, CLOSED};
-use super::start::{Limits, SandboxPlan, Start};
+use super::start::{KeeperLimits, SandboxPlan, StartSpec};
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
@@ -98,7 +98,7 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     }
 }
 
-async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
+async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     // Before the spawn, so that no child can end unseen and no request can kill us.
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
@@ -114,7 +114,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
         Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
     };
     fault::place("keeper-ready");
-    let mut streams = Streams::default();
+    let mut streams = BoundedStreams::default();
     let wrapped = start.enclosure.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
     let mut making = if wrapped { Some(Making::watched()?) } else { None };
     let spawned = spawn(attempt, start, &mut streams, making.as_ref());
@@ -192,10 +192,10 @@ fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> 
 
 /// Writes down that there is a keeper, and makes the groups that the agent is born in. The inner error is why those cannot
 /// be had; after an outer one nothing was started.
-fn ready(attempt: &Attempt, start: &Start) -> io::Result<Result<Groups, String>> {
+fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, String>> {
     // From here on we can be asked to stop.
     fault::place("keeper-waiting");
-    attempt.write(KEEPER, &Identity::of(own_pid())?)?;
+    attempt.write(KEEPER, &ProcessIdentity::of(own_pid())?)?;
     // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
     // begins. The disk and the kernel, which takes its time with control groups, work side by side.
     let (synced, groups) = std::thread::scope(|scope| {
@@ -244,8 +244,8 @@ fn not_started(message: String) -> Ending {
 /// error nothing was started.
 fn spawn(
     attempt: &Attempt,
-    start: &Start,
-    streams: &mut Streams,
+    start: &StartSpec,
+    streams: &mut BoundedStreams,
     making: Option<&Making>,
 ) -> io::Result<Option<i32>> {
     let mut argv: Vec<OsString> = match &start.enclosure {
@@ -261,7 +261,7 @@ fn spawn(
     let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
     let mut child = match start.limits {
         None => command.stdout(stdout).stderr(stderr).spawn()?,
-        Some(Limits { output_bytes, .. }) => {
+        Some(KeeperLimits { output_bytes, .. }) => {
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
             if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
                 streams.keep(out, stdout, output_bytes);
@@ -294,10 +294,10 @@ fn spawn(
 }
 
 fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
-    attempt.write(AGENT, &Identity::of(agent)?)
+    attempt.write(AGENT, &ProcessIdentity::of(agent)?)
 }
 
-fn start_failure(attempt: &Attempt, start: &Start, error: &io::Error) -> String {
+fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> String {
     let program = start.argv.first().map_or("", String::as_str);
     if !start.directory.is_dir() {
         return format!("cannot start {program:?}: its directory {} is not there", start.directory.display());

@@ -10,16 +10,16 @@ use cowhand_core::roster::Agent;
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::work::WorkItem;
 
-use super::runtime::plan::{self, Order, Plan};
-use super::runtime::{Reader, Session};
-use super::start::Start;
+use super::runtime::description::{self, CommandLine, LaunchRequest};
+use super::runtime::{Reader, SessionChoice};
+use super::start::StartSpec;
 
 /// From the stop signal to the kill.
 const GRACE_MS: u64 = 10_000;
 
 #[derive(Debug, Clone)]
 pub struct Launch {
-    pub start: Start,
+    pub start: StartSpec,
     pub environment: Vec<(String, String)>,
     /// By name, for the owner only.
     pub files: Vec<(String, String)>,
@@ -32,28 +32,28 @@ impl Launch {
     pub fn of(
         agent: &Agent,
         job: &Job,
-        session: &Session,
+        session: &SessionChoice,
         own: impl Iterator<Item = (String, String)>,
         dotenv: &HashMap<String, String>,
         folder: &Path,
     ) -> Result<Self, String> {
         let runtime = agent.runtime();
-        if let Some(refusal) = plan::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
+        if let Some(refusal) = description::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
             return Err(refusal);
         }
         let mut environment = environment(agent, job, own, dotenv);
         let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
         environment.extend(item.iter().flat_map(|item| item.variables.clone()));
-        let order = Order { agent, session, folder, environment: &environment };
-        let Plan { argv, defaults, environment: own, mut files, stop_signal, reader } =
-            (plan::description(runtime).plan)(&order);
+        let order = LaunchRequest { agent, session, folder, environment: &environment };
+        let CommandLine { argv, defaults, environment: own, mut files, stop_signal, reader } =
+            (description::description(runtime).plan)(&order);
         files.extend(item.map(|item| item.file));
         for (name, value) in defaults {
             environment.entry(name.to_owned()).or_insert(value);
         }
         environment.extend(own);
         let directory = agent.directory.clone();
-        let start = Start {
+        let start = StartSpec {
             argv,
             directory,
             stop_signal,
@@ -76,7 +76,7 @@ impl Launch {
 
 /// For an attempt that was started by a version that did not write down who reads its output.
 pub fn reader(agent: &Agent) -> Reader {
-    (plan::description(agent.runtime()).reader)()
+    (description::description(agent.runtime()).reader)()
 }
 
 /// Ours, without what is no text.
@@ -213,10 +213,16 @@ mod tests {
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let dotenv =
             HashMap::from([("TOKEN".to_owned(), "file".to_owned()), ("PATH".to_owned(), "/evil".to_owned())]);
-        let mut environment =
-            Launch::of(&agent, &job(), &Session::Fresh, own.into_iter(), &dotenv, Path::new("/attempt"))
-                .unwrap()
-                .environment;
+        let mut environment = Launch::of(
+            &agent,
+            &job(),
+            &SessionChoice::Fresh,
+            own.into_iter(),
+            &dotenv,
+            Path::new("/attempt"),
+        )
+        .unwrap()
+        .environment;
         environment.sort();
         let lines: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
@@ -262,7 +268,7 @@ mod tests {
             let job = item(title);
             let (own, dotenv) = (std::iter::empty(), HashMap::new());
             let launch =
-                Launch::of(&agent, &job, &Session::Fresh, own, &dotenv, Path::new("/attempt/private"))
+                Launch::of(&agent, &job, &SessionChoice::Fresh, own, &dotenv, Path::new("/attempt/private"))
                     .unwrap();
             let variable = |name: &str| {
                 let found = launch.environment.iter().find(|(known, _)| known == name);
@@ -314,18 +320,18 @@ mod tests {
     #[test]
     fn herdctls_two_ways_to_start_claude_are_one() {
         let mut agent = Agent::new("coder".parse().unwrap());
-        let argv_in = |agent: &Agent, session: Session| {
+        let argv_in = |agent: &Agent, session: SessionChoice| {
             let (own, dotenv) = (std::iter::empty(), HashMap::new());
             Launch::of(agent, &job(), &session, own, &dotenv, Path::new("/attempt")).unwrap().start.argv
         };
-        let argv = |agent: &Agent| argv_in(agent, Session::Fresh);
+        let argv = |agent: &Agent| argv_in(agent, SessionChoice::Fresh);
         let plain = argv(&agent);
         assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);
         for runtime in [Runtime::Claude, Runtime::Sdk, Runtime::Cli] {
             agent.settings.runtime = Some(runtime);
             assert_eq!(argv(&agent), plain);
         }
-        let fork = Session::Fork { of: "s-1".into(), as_id: None };
+        let fork = SessionChoice::Fork { of: "s-1".into(), as_id: None };
         let forked = argv_in(&agent, fork);
         assert_eq!(forked[forked.len() - 3..], ["--resume", "s-1", "--fork-session"]);
         agent.settings.runtime = Some(Runtime::Command);

@@ -4,14 +4,14 @@ use cowhand_core::cut::cut;
 
 /// The line that is being read. It never holds more than `cap` bytes and one.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineBuffer {
     cap: usize,
     begun: Vec<u8>,
     /// Bytes of this line that were not kept.
     dropped: usize,
 }
 
-impl Lines {
+impl LineBuffer {
     pub const fn new(cap: usize) -> Self {
         Self { cap, begun: Vec::new(), dropped: 0 }
     }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn split(cap: usize, chunks: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::new(cap);
+        let mut lines = LineBuffer::new(cap);
         let mut all = Vec::new();
         for mut chunk in chunks.iter().copied() {
             while let Some(line) = lines.next(&mut chunk) {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_line_of_any_length_takes_the_room_of_the_cap() {
-        let mut lines = Lines::new(1000);
+        let mut lines = LineBuffer::new(1000);
         for _ in 0..10_000 {
             assert_eq!(lines.next(&mut &[b'x'; 4096][..]), None);
         }

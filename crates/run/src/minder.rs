@@ -39,7 +39,7 @@ pub(super) struct Line(UnixStream);
 
 /// What a minder tells.
 #[derive(Debug, Serialize, Deserialize)]
-enum Told {
+enum MinderReport {
     /// The status as the kernel gives it.
     Ended(i32),
     NotStarted {
@@ -69,9 +69,9 @@ impl Line {
             _ => {}
         }
         match serde_json::from_slice(&told) {
-            Ok(Told::Ended(status)) => Ok(ExitStatus::from_raw(status)),
-            Ok(Told::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
-            Ok(Told::NotStarted { code: None, message }) => Err(io::Error::other(message)),
+            Ok(MinderReport::Ended(status)) => Ok(ExitStatus::from_raw(status)),
+            Ok(MinderReport::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
+            Ok(MinderReport::NotStarted { code: None, message }) => Err(io::Error::other(message)),
             Err(_) => Err(io::Error::other("the process that watched over it was killed")),
         }
     }
@@ -81,8 +81,8 @@ impl Line {
 pub fn mind(argv: &[OsString]) -> ExitCode {
     let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut line| {
         let told = match run(argv, line.try_clone()?) {
-            Ok(status) => Told::Ended(status),
-            Err(error) => Told::NotStarted { code: error.raw_os_error(), message: error.to_string() },
+            Ok(status) => MinderReport::Ended(status),
+            Err(error) => MinderReport::NotStarted { code: error.raw_os_error(), message: error.to_string() },
         };
         line.write_all(&serde_json::to_vec(&told)?)
     });

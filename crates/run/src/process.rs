@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 /// A process for good: its number is used again, but not with the same start time in the same boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ProcessIdentity {
     pub(super) pid: i32,
     pub(super) start_ticks: u64,
     pub(super) boot_id: String,
 }
 
-impl Identity {
+impl ProcessIdentity {
     /// None if there is no such process.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::process::StopSignal;
 use super::runtime::Reader;
-use super::runtime::plan::OURSELVES;
+use super::runtime::description::OURSELVES;
 
 /// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
 /// as its own and hands it on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct StartSpec {
     pub argv: Vec<String>,
     pub directory: PathBuf,
     pub stop_signal: StopSignal,
@@ -23,13 +23,13 @@ pub struct Start {
     #[serde(default)]
     pub reader: Option<Reader>,
     #[serde(default)]
-    pub limits: Option<Limits>,
+    pub limits: Option<KeeperLimits>,
     /// What holds it, if anything does.
     #[serde(default)]
     pub enclosure: Option<SandboxPlan>,
 }
 
-impl Start {
+impl StartSpec {
     /// With that program in its place.
     #[must_use]
     pub fn by(&self, program: &Path) -> Self {
@@ -43,7 +43,7 @@ impl Start {
 
 /// What the keeper sees to by itself, whether or not there is a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct KeeperLimits {
     /// After this it is asked to stop, as if somebody had asked for it.
     pub lifetime_ms: u64,
     /// So much of each stream is kept; the rest is read and dropped.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt::Attempt;
 use super::ending::ExitStatus;
-use super::supervision::Standing;
+use super::supervision::AttemptState;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
@@ -44,8 +44,8 @@ impl Attempt {
     /// Why its end was asked for, unless it ended by itself before that.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.standing()? {
-            Standing::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
-            Standing::Kept | Standing::Unkept | Standing::Gone => false,
+            AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
+            AttemptState::Kept | AttemptState::Unkept | AttemptState::Gone => false,
         };
         if by_itself { Ok(None) } else { self.read(STOPPED) }
     }

@@ -15,7 +15,7 @@ use cowhand_system::remove::is_gone;
 
 /// What came of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopOutcome {
     /// The keeper sees to it.
     Asked,
     /// The keeper is just starting: ask again.
@@ -26,7 +26,7 @@ pub enum Stop {
 
 /// Where an attempt stands, as its folder and the kernel tell.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
+pub enum AttemptState {
     /// A keeper watches over it.
     Kept,
     /// The keeper is gone but the agent runs on.
@@ -45,30 +45,30 @@ impl Attempt {
             return Ok(());
         }
         match self.standing()? {
-            Standing::Ended(_) | Standing::Gone => self.discard(),
-            Standing::Kept | Standing::Unkept => {
+            AttemptState::Ended(_) | AttemptState::Gone => self.discard(),
+            AttemptState::Kept | AttemptState::Unkept => {
                 Err(io::Error::other("an earlier attempt with the same number still runs"))
             }
         }
     }
 
     /// Asking twice gives the same answer unless something happened in between.
-    pub fn standing(&self) -> io::Result<Standing> {
+    pub fn standing(&self) -> io::Result<AttemptState> {
         self.standing_if(|| Ok(!self.marked()?.is_empty()))
     }
 
     /// As above, for whoever has looked at all processes already: `marked` says whether one of them carries the mark.
-    pub fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<Standing> {
+    pub fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<AttemptState> {
         if let Some(ending) = self.ending()? {
-            return Ok(Standing::Ended(ending));
+            return Ok(AttemptState::Ended(ending));
         }
         let _lock = match self.lock_if_there()? {
-            AttemptLock::Taken => return Ok(Standing::Kept),
+            AttemptLock::Taken => return Ok(AttemptState::Kept),
             lock => lock,
         };
         // The lock is free, so no keeper is at work.
         if let Some(ending) = self.ending()? {
-            return Ok(Standing::Ended(ending));
+            return Ok(AttemptState::Ended(ending));
         }
         let cgroup = self.cgroup()?;
         let lives = self.identity(AGENT)?.map_or(Ok(false), |agent| agent.lives())?;
@@ -76,26 +76,26 @@ impl Attempt {
             self.end_container();
         }
         if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
-            return Ok(Standing::Unkept);
+            return Ok(AttemptState::Unkept);
         }
         // Its keeper would have removed it.
         cgroup.map(|cgroup| cgroup.remove());
         self.remove_caps();
-        Ok(Standing::Gone)
+        Ok(AttemptState::Gone)
     }
 
     /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
-    pub fn stop(&self) -> io::Result<Stop> {
+    pub fn stop(&self) -> io::Result<StopOutcome> {
         if self.identity(KEEPER)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
-            return Ok(Stop::Asked);
+            return Ok(StopOutcome::Asked);
         }
-        let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
+        let Some(_lock) = self.try_lock()? else { return Ok(StopOutcome::TooEarly) };
         if let Some(cgroup) = self.cgroup()? {
             cgroup.kill()?;
         }
         process::signal_all(&self.marked()?, Signal::KILL);
         self.end_container();
-        Ok(Stop::NoKeeper)
+        Ok(StopOutcome::NoKeeper)
     }
 
     /// Kills what is left of an attempt without a keeper whose agent itself has ended, as its keeper would have done. Leaves
@@ -150,13 +150,13 @@ impl Attempt {
 pub fn is_watched(folder: &Path) -> bool {
     let standing = Attempt::at(folder).and_then(|attempt| {
         if is_gone(attempt.folder()) {
-            return Ok(Standing::Gone);
+            return Ok(AttemptState::Gone);
         }
         attempt.standing()
     });
     match standing {
-        Ok(Standing::Kept | Standing::Unkept) => true,
-        Ok(Standing::Ended(_) | Standing::Gone) => false,
+        Ok(AttemptState::Kept | AttemptState::Unkept) => true,
+        Ok(AttemptState::Ended(_) | AttemptState::Gone) => false,
         // What cannot be read now may be watched over all the same.
         Err(_) => !is_gone(folder),
     }

@@ -44,7 +44,7 @@ const LOOK: u64 = 16 << 20;
 
 /// Where everything is. The JSONL belongs to the job and may hold the output of earlier attempts.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct TailFiles {
     pub stdout: PathBuf,
     pub stderr: PathBuf,
     pub jsonl: PathBuf,
@@ -65,8 +65,8 @@ pub struct Appended<'a> {
 }
 
 #[derive(Debug)]
-pub struct Tail {
-    files: Files,
+pub struct Tailer {
+    files: TailFiles,
     /// How the reader was at first, to begin again with.
     fresh: Reader,
     reader: Reader,
@@ -101,10 +101,10 @@ enum Source {
     Stderr,
 }
 
-impl Tail {
+impl Tailer {
     /// Begins an attempt's output, or goes on where an earlier tail of the same attempt stopped. The raw files
     /// need not be there yet.
-    pub fn open(files: Files, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
+    pub fn open(files: TailFiles, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
         let jsonl = open_view(&files.jsonl)?;
         let have = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, have)?;

@@ -39,8 +39,8 @@ use cowhand_run::launch;
 use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
-use cowhand_run::supervision::Standing;
-use cowhand_run::tail::{Files, Tail};
+use cowhand_run::supervision::AttemptState;
+use cowhand_run::tail::{TailFiles, Tailer};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
@@ -179,10 +179,10 @@ impl AttemptTask {
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
-        let files = Files { before: self.before(files.attempt).await, ..files };
+        let files = TailFiles { before: self.before(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
-        let tail = Tail::open(files, reader, rules.redactor.clone(), self.now())?;
+        let tail = Tailer::open(files, reader, rules.redactor.clone(), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
@@ -201,11 +201,11 @@ impl AttemptTask {
             self.tell_session(&output.tail, &mut session).await;
             let over = self.hear(&mut output.tail, &mut told).await;
             let ending = match standing {
-                Standing::Ended(ending) => Some(ending),
-                Standing::Gone if attempt.began()? => Some(vanished(self.now())),
-                Standing::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
-                Standing::Kept => None,
-                Standing::Unkept => {
+                AttemptState::Ended(ending) => Some(ending),
+                AttemptState::Gone if attempt.began()? => Some(vanished(self.now())),
+                AttemptState::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
+                AttemptState::Kept => None,
+                AttemptState::Unkept => {
                     attempt.on_blocking_thread(Attempt::end_leftovers).await?;
                     None
                 }
@@ -260,7 +260,7 @@ impl AttemptTask {
         finish: Finish,
         usage: Option<JobUsage>,
         ending: &Ending,
-        tail: &mut Tail,
+        tail: &mut Tailer,
     ) -> Followed {
         // Its program may have kept the limit that we told it, or a daemon before us stopped it.
         let budget = |error: &JobError| error.kind == ErrorKind::Budget;
@@ -390,7 +390,7 @@ impl AttemptTask {
     }
 
     /// The runtime's own name for the conversation, as soon as it is known.
-    async fn tell_session(&self, tail: &Tail, told: &mut Option<String>) {
+    async fn tell_session(&self, tail: &Tailer, told: &mut Option<String>) {
         let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
             return;
         };
@@ -468,7 +468,7 @@ impl Silence {
 
 /// What is kept of what an attempt says: the JSONL, and for those who asked for it a view of it.
 struct Output {
-    tail: Tail,
+    tail: Tailer,
     log: Option<OutputLog>,
 }
 

@@ -22,7 +22,7 @@ use crate::context::StopRequest;
 use cowhand_run::attempt::{Attempt, Prelude};
 use cowhand_run::launch::{self, Launch};
 use cowhand_run::redact::Redactor;
-use cowhand_run::runtime::{Session, plan};
+use cowhand_run::runtime::{SessionChoice, description};
 use cowhand_run::shortage;
 use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_store::{StoreError, StoredSession};
@@ -33,7 +33,7 @@ use cowhand_system::remove::is_gone;
 /// What an attempt begins with.
 #[derive(Debug, Default)]
 struct Beginning {
-    session: Session,
+    session: SessionChoice,
     /// Of the session, if it has a workspace of its own.
     directory: Option<PathBuf>,
     /// For people, in the output.
@@ -145,15 +145,15 @@ impl AttemptTask {
         let prelude = Prelude {
             notes,
             resumed: match beginning.session {
-                Session::Resume(id) | Session::Fork { of: id, .. } => Some(id),
-                Session::Fresh | Session::FreshAs(_) => None,
+                SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => Some(id),
+                SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
             },
         };
         let prompt = if beginning.goes_on { Some(GO_ON) } else { self.job.prompt() };
         self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
-    fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
+    fn plan(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, String> {
         let own = launch::own_environment();
         let loaded = self.engine.loaded();
         let agent = self.with_voice(agent)?;
@@ -338,11 +338,11 @@ impl AttemptTask {
         let Some(stored) = stored else { return Ok(Beginning::default()) };
         let of = stored.session_id.clone();
         let session = if forked.is_some() {
-            Session::Fork { of, as_id: None }
+            SessionChoice::Fork { of, as_id: None }
         } else {
-            let session = Session::Resume(of);
+            let session = SessionChoice::Resume(of);
             let runtime = agent.runtime();
-            if let Some(refusal) = plan::refusal(runtime, &session) {
+            if let Some(refusal) = description::refusal(runtime, &session) {
                 return Ok(fresh(&stored, &refusal));
             }
             session
@@ -364,8 +364,8 @@ impl AttemptTask {
         if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
             return Ok(None);
         }
-        let session = Session::Resume(stored.session_id.clone());
-        if let Some(refusal) = plan::refusal(agent.runtime(), &session) {
+        let session = SessionChoice::Resume(stored.session_id.clone());
+        if let Some(refusal) = description::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh(&stored, &refusal)));
         }
         let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
@@ -412,7 +412,7 @@ impl AttemptTask {
         if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
             warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
         }
-        plan::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
+        description::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
     }
 
     async fn forget_session(&self, session: &str) {

@@ -17,7 +17,7 @@ use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::supervision::{Standing, Stop};
+use cowhand_run::supervision::{AttemptState, StopOutcome};
 use cowhand_system::remove::is_gone;
 
 /// Between two looks at what is left of an attempt.
@@ -94,8 +94,8 @@ fn with_folder(
             continue;
         }
         match attempt.standing_if(|| Ok(running.contains(attempt.name()))) {
-            Ok(Standing::Ended(_) | Standing::Gone) => {}
-            Ok(Standing::Kept | Standing::Unkept) => found.push((attempt, job)),
+            Ok(AttemptState::Ended(_) | AttemptState::Gone) => {}
+            Ok(AttemptState::Kept | AttemptState::Unkept) => found.push((attempt, job)),
             // What cannot be read may run all the same.
             Err(error) => {
                 warn!(%job, attempt = number, "how it stands cannot be read: {error}");
@@ -185,14 +185,14 @@ fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool>
     if is_gone(attempt.folder()) {
         return attempt.end_strays().map(|any| !any);
     }
-    if matches!(attempt.standing()?, Standing::Ended(_) | Standing::Gone) {
+    if matches!(attempt.standing()?, AttemptState::Ended(_) | AttemptState::Gone) {
         return Ok(true);
     }
     if by_force {
         attempt.kill()?;
     } else if !*asked {
         // Without a keeper, this kills what is left. A keeper that is just starting is asked at the next look.
-        *asked = attempt.stop()? == Stop::Asked;
+        *asked = attempt.stop()? == StopOutcome::Asked;
     }
     Ok(false)
 }

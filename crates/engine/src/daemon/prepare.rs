@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
-use cowhand_run::gate::{self, Heard, it_printed};
+use cowhand_run::gate::{self, GateAnswer, it_printed};
 use cowhand_store::{NewItemClaim, Preparation, Prepared, TakePreparing, Unless};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
@@ -115,7 +115,7 @@ impl Errand<'_> {
             Verdict::Trusted => None,
         };
         let heard = self.ask_command(order).await?;
-        if let Some(Heard { allows: false, said }) = heard {
+        if let Some(GateAnswer { allows: false, said }) = heard {
             let note = format!("{WHEN_COMMAND} did not let it through{}", it_printed(&said));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
@@ -148,7 +148,7 @@ impl Errand<'_> {
     }
 
     /// What `when_command` says, without secrets; none if there is no such command.
-    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<Heard>> {
+    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<GateAnswer>> {
         let Some(command) = &order.schedule.when_command else { return Ok(None) };
         let redactor = redactor_over(&self.engine.loaded(), Some(order.agent));
         let heard = gate::allows(&self.engine.program, command, &order.agent.directory, redactor).await;

@@ -10,7 +10,7 @@ use tracing::warn;
 use super::attempt::{AttemptTask, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
-use cowhand_run::supervision::Stop;
+use cowhand_run::supervision::StopOutcome;
 use cowhand_system::remove::is_gone;
 
 /// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
@@ -39,9 +39,9 @@ impl AttemptTask {
                 self.note_stop(reason, attempt);
             }
             let patience = match attempt.on_blocking_thread(Attempt::stop).await {
-                Ok(Stop::TooEarly) => return self.forget_stop(attempt),
-                Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
-                Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
+                Ok(StopOutcome::TooEarly) => return self.forget_stop(attempt),
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if hurry => HURRY,
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => OBEDIENCE,
                 Err(error) => {
                     warn!(%job, "its keeper cannot be asked to end it: {error}");
                     Duration::ZERO

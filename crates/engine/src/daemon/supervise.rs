@@ -13,7 +13,7 @@ use super::attempt::{AttemptTask, Rules};
 use super::workspaces;
 use crate::context::LEASE;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::supervision::Standing;
+use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
 use cowhand_system::remove::is_gone;
 
@@ -108,7 +108,7 @@ fn lives(attempt: &Attempt) -> bool {
         // What cannot be seen now may live.
         return attempt.end_strays().unwrap_or(true);
     }
-    if matches!(attempt.standing(), Ok(Standing::Ended(_) | Standing::Gone)) {
+    if matches!(attempt.standing(), Ok(AttemptState::Ended(_) | AttemptState::Gone)) {
         return false;
     }
     if let Err(error) = attempt.kill() {

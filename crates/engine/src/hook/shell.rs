@@ -17,8 +17,8 @@ use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
 use cowhand_run::process::StopSignal;
 use cowhand_run::shortage;
-use cowhand_run::start::{Limits, Start};
-use cowhand_run::supervision::Standing;
+use cowhand_run::start::{KeeperLimits, StartSpec};
+use cowhand_run::supervision::AttemptState;
 use cowhand_store::OwedHook;
 use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
@@ -44,7 +44,7 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
         return None;
     }
     match (attempt.on_blocking_thread(Attempt::standing).await, attempt.began()) {
-        (Ok(Standing::Gone), Ok(false)) => None,
+        (Ok(AttemptState::Gone), Ok(false)) => None,
         _ => Some(follow(engine, owed, &attempt).await),
     }
 }
@@ -55,14 +55,14 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
     let own = launch::own_environment();
     let environment = launch::environment(errand.agent, errand.job, own, &errand.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
-    let start = Start {
+    let start = StartSpec {
         // From a file, not as an argument: a variable that the config put into the command may be a secret.
         argv: vec!["sh".to_owned(), attempt.private().join(COMMAND).display().to_string()],
         directory: errand.agent.directory.clone(),
         stop_signal: StopSignal::Terminate,
         grace_ms: GRACE_MS,
         reader: None,
-        limits: Some(Limits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
+        limits: Some(KeeperLimits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
         enclosure: None,
     };
     let launched = attempt
@@ -99,12 +99,12 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
     loop {
         let standing = attempt.on_blocking_thread(Attempt::standing).await;
         let ending = match standing {
-            Ok(Standing::Ended(ending)) => ending,
-            Ok(Standing::Gone) => return ended(attempt, None, limit),
-            Ok(Standing::Kept | Standing::Unkept) => {
+            Ok(AttemptState::Ended(ending)) => ending,
+            Ok(AttemptState::Gone) => return ended(attempt, None, limit),
+            Ok(AttemptState::Kept | AttemptState::Unkept) => {
                 let began = owed.run.started_at.unwrap_or_else(|| engine.clock.now());
                 let age = engine.clock.now().duration_since(began);
-                if let Ok(Standing::Unkept) = standing
+                if let Ok(AttemptState::Unkept) = standing
                     && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
                 {
                     warn!(job = %owed.job, "what its hook has left cannot be ended at the moment: {error}");

@@ -9,12 +9,12 @@
 //!
 //! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other.
 
-mod orders;
+mod instructions;
+mod messages;
 mod permission;
 mod process;
 mod session;
 mod talk;
-mod told;
 mod wire;
 
 use std::path::Path;
@@ -25,11 +25,11 @@ use anyhow::Context;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-pub use orders::{Orders, Wanted};
-pub use permission::Rules;
-pub use process::Agent;
+pub use instructions::{Instructions, SessionRequest};
+pub use messages::{ASKED, FAILED, NOTE, OURS, PERMISSION};
+pub use permission::PermissionRules;
+pub use process::AgentProcess;
 use talk::Talk;
-pub use told::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 
 /// The version of the protocol that we speak; it is raised when something breaks, which is rare.
 const VERSION: u64 = 1;
@@ -63,7 +63,7 @@ pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
 fn run_orders(orders: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
     let text =
         std::fs::read_to_string(orders).with_context(|| format!("cannot read {}", orders.display()))?;
-    let orders: Orders =
+    let orders: Instructions =
         serde_json::from_str(&text).with_context(|| format!("cannot understand {}", orders.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -90,7 +90,7 @@ fn short(text: &str) -> String {
 }
 
 /// Starts an agent only to hear who it is.
-pub async fn introduce(agent: Agent, patience: Duration) -> Result<Introduction, String> {
+pub async fn introduce(agent: AgentProcess, patience: Duration) -> Result<Introduction, String> {
     let mut talk = Talk::unheard(agent, patience).map_err(|error| error.to_string())?;
     let answer = talk.initialize().await.map_err(|cause| cause.to_string());
     talk.goodbye().await;

@@ -13,7 +13,7 @@ const REMEMBERED: usize = 256;
 
 /// From the agent's config. Tools go by the name that the agent tells, or by the protocol's word for their kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct PermissionRules {
     pub mode: PermissionMode,
     /// All that there are, if it says so.
     pub tools: Option<Vec<String>>,
@@ -23,7 +23,7 @@ pub struct Rules {
 
 /// What a tool is, as far as the agent tells.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Tool {
+pub(super) struct ToolFacts {
     pub(super) id: String,
     name: Option<String>,
     kind: Option<String>,
@@ -32,7 +32,7 @@ pub(super) struct Tool {
 
 /// The answer, with its reason; or the fleet has to be asked, whose rules or a person decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PermissionVerdict {
     Allow(String),
     Refuse(String),
     Ask,
@@ -40,19 +40,19 @@ pub(super) enum Verdict {
 
 /// The rules, and the calls that they are about.
 #[derive(Debug)]
-pub(super) struct Permissions {
-    rules: Rules,
-    calls: VecDeque<Tool>,
+pub(super) struct PermissionJudge {
+    rules: PermissionRules,
+    calls: VecDeque<ToolFacts>,
 }
 
-impl Permissions {
-    pub(super) const fn new(rules: Rules) -> Self {
+impl PermissionJudge {
+    pub(super) const fn new(rules: PermissionRules) -> Self {
         Self { rules, calls: VecDeque::new() }
     }
 
     /// What a tool call or a word about one adds to what is known of it.
-    pub(super) fn learn(&mut self, call: &Value) -> Tool {
-        let told = Tool::read(call);
+    pub(super) fn learn(&mut self, call: &Value) -> ToolFacts {
+        let told = ToolFacts::read(call);
         if let Some(known) = self.calls.iter_mut().find(|known| known.id == told.id) {
             // A name or a kind that was told once is not taken back.
             known.name = known.name.take().or(told.name);
@@ -68,16 +68,16 @@ impl Permissions {
     }
 
     /// Whether it may be done.
-    pub(super) fn judge(&self, tool: &Tool) -> Verdict {
+    pub(super) fn judge(&self, tool: &ToolFacts) -> PermissionVerdict {
         if let Some(why) = self.forbidden(tool) {
-            return Verdict::Refuse(why);
+            return PermissionVerdict::Refuse(why);
         }
         let rules = &self.rules;
         if rules.mode == PermissionMode::Ask {
-            return Verdict::Ask;
+            return PermissionVerdict::Ask;
         }
         if let Some(rule) = rules.allowed.iter().find(|rule| tool.is_allowed_by(rule)) {
-            return Verdict::Allow(format!("`allowed_tools` has {rule:?}"));
+            return PermissionVerdict::Allow(format!("`allowed_tools` has {rule:?}"));
         }
         let kind = tool.kind.as_deref().unwrap_or_default();
         let looks = matches!(kind, "read" | "search" | "think");
@@ -91,18 +91,21 @@ impl Permissions {
         let mode = json!(rules.mode);
         let mode = mode.as_str().unwrap_or_default();
         if allowed {
-            Verdict::Allow(format!(
+            PermissionVerdict::Allow(format!(
                 "`permission_mode: {mode}` lets it {}",
                 if looks { "look" } else { "do this" }
             ))
         } else {
-            Verdict::Refuse(format!("nobody allowed {}: `permission_mode` is {mode}", tool.called()))
+            PermissionVerdict::Refuse(format!(
+                "nobody allowed {}: `permission_mode` is {mode}",
+                tool.called()
+            ))
         }
     }
 
     /// Why the config itself rules it out, asked or not.
-    pub(super) fn forbidden(&self, tool: &Tool) -> Option<String> {
-        let Rules { tools, denied, .. } = &self.rules;
+    pub(super) fn forbidden(&self, tool: &ToolFacts) -> Option<String> {
+        let PermissionRules { tools, denied, .. } = &self.rules;
         if let Some(rule) = denied.iter().find(|rule| tool.is_denied_by(rule)) {
             return Some(format!("`denied_tools` has {rule:?}"));
         }
@@ -143,7 +146,7 @@ fn matches(rule: &str, word: &str) -> bool {
     }
 }
 
-impl Tool {
+impl ToolFacts {
     /// By what the rules of the fleet know it: its name, or else its kind.
     pub(super) fn known_as(&self) -> String {
         self.name.clone().or_else(|| self.kind.clone()).unwrap_or_else(|| "other".to_owned())
@@ -201,19 +204,19 @@ pub(super) fn input_of(call: &Value) -> Value {
 }
 
 /// The outcome that a request for permission is answered with, of the options that it offers.
-pub(super) fn outcome(verdict: &Verdict, mode: PermissionMode, options: &Value) -> Value {
+pub(super) fn outcome(verdict: &PermissionVerdict, mode: PermissionMode, options: &Value) -> Value {
     let offered = |kind: &str| {
         let options = options.as_array().into_iter().flatten();
         options.filter(|option| option["kind"] == kind).find_map(|option| option["optionId"].as_str())
     };
     let option = match verdict {
-        Verdict::Allow(_) => {
+        PermissionVerdict::Allow(_) => {
             // For good only if everything is allowed anyway.
             let always =
                 (mode == PermissionMode::BypassPermissions).then(|| offered("allow_always")).flatten();
             offered("allow_once").or(always).or_else(|| offered("reject_once"))
         }
-        Verdict::Refuse(_) | Verdict::Ask => offered("reject_once"),
+        PermissionVerdict::Refuse(_) | PermissionVerdict::Ask => offered("reject_once"),
     };
     match option {
         Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option } }),
@@ -225,9 +228,9 @@ pub(super) fn outcome(verdict: &Verdict, mode: PermissionMode, options: &Value) 
 mod tests {
     use super::*;
 
-    fn rules(settings: &Value) -> Rules {
+    fn rules(settings: &Value) -> PermissionRules {
         let list = |key: &str| serde_json::from_value(settings[key].clone()).ok();
-        Rules {
+        PermissionRules {
             mode: serde_json::from_value(settings["mode"].clone()).unwrap_or(PermissionMode::AcceptEdits),
             tools: list("tools"),
             allowed: list("allowed").unwrap_or_default(),
@@ -276,19 +279,26 @@ mod tests {
             // That it exists does not mean that it may be used unasked.
             (json!({"tools": ["Bash"]}), &shell, false),
         ] {
-            let mut permissions = Permissions::new(rules(&settings));
+            let mut permissions = PermissionJudge::new(rules(&settings));
             let tool = permissions.learn(call);
             let verdict = permissions.judge(&tool);
-            assert_eq!(matches!(verdict, Verdict::Allow(_)), allowed, "{settings} {call}: {verdict:?}");
+            assert_eq!(
+                matches!(verdict, PermissionVerdict::Allow(_)),
+                allowed,
+                "{settings} {call}: {verdict:?}"
+            );
         }
     }
 
     #[test]
     fn what_was_told_before_counts() {
-        let mut permissions = Permissions::new(rules(&json!({"allowed": ["Bash"]})));
+        let mut permissions = PermissionJudge::new(rules(&json!({"allowed": ["Bash"]})));
         permissions.learn(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
         let asked = permissions.learn(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));
-        assert_eq!(permissions.judge(&asked), Verdict::Allow("`allowed_tools` has \"Bash\"".to_owned()));
+        assert_eq!(
+            permissions.judge(&asked),
+            PermissionVerdict::Allow("`allowed_tools` has \"Bash\"".to_owned())
+        );
         for number in 0..1000 {
             permissions.learn(&json!({"toolCallId": format!("c{number}")}));
         }
@@ -303,7 +313,8 @@ mod tests {
         ]);
         let always =
             json!([{"kind": "allow_always", "optionId": "aa"}, {"kind": "reject_once", "optionId": "ro"}]);
-        let (allow, refuse) = (Verdict::Allow(String::new()), Verdict::Refuse(String::new()));
+        let (allow, refuse) =
+            (PermissionVerdict::Allow(String::new()), PermissionVerdict::Refuse(String::new()));
         let (edits, bypass) = (PermissionMode::AcceptEdits, PermissionMode::BypassPermissions);
         for (verdict, mode, options, expected) in [
             (&allow, edits, &all, json!("ao")),

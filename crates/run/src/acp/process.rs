@@ -53,21 +53,21 @@ impl From<io::Error> for Cause {
 
 /// What comes of its stdout.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum OutputLine {
     Line(String),
     /// A line of so many bytes, of which this is the beginning.
     TooLong(usize, String),
 }
 
 #[derive(Debug)]
-pub struct Agent {
+pub struct AgentProcess {
     pub(super) child: Child,
     group: Option<Pid>,
-    pub(super) heard: mpsc::Receiver<Heard>,
+    pub(super) heard: mpsc::Receiver<OutputLine>,
     to: Option<mpsc::Sender<String>>,
 }
 
-impl Agent {
+impl AgentProcess {
     /// In a group of its own: a signal for our group is for us alone, and the agent is asked in the protocol's words.
     pub fn start(mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
@@ -123,7 +123,7 @@ async fn speak(mut stdin: ChildStdin, mut orders: mpsc::Receiver<String>) {
     }
 }
 
-async fn listen(mut stdout: ChildStdout, told: mpsc::Sender<Heard>) {
+async fn listen(mut stdout: ChildStdout, told: mpsc::Sender<OutputLine>) {
     let mut splitter = Splitter::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
@@ -151,7 +151,7 @@ struct Splitter {
 }
 
 impl Splitter {
-    fn next(&mut self, chunk: &mut &[u8]) -> Option<Heard> {
+    fn next(&mut self, chunk: &mut &[u8]) -> Option<OutputLine> {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
         self.bytes += line.len();
@@ -161,15 +161,15 @@ impl Splitter {
         end.map(|_| self.take())
     }
 
-    fn rest(&mut self) -> Option<Heard> {
+    fn rest(&mut self) -> Option<OutputLine> {
         (self.bytes > 0).then(|| self.take())
     }
 
-    fn take(&mut self) -> Heard {
+    fn take(&mut self) -> OutputLine {
         let (kept, bytes) = (std::mem::take(&mut self.kept), std::mem::take(&mut self.bytes));
         if bytes > LINE_CAP {
-            return Heard::TooLong(bytes, String::from_utf8_lossy(&kept[..1024]).into_owned());
+            return OutputLine::TooLong(bytes, String::from_utf8_lossy(&kept[..1024]).into_owned());
         }
-        Heard::Line(String::from_utf8_lossy(&kept).into_owned())
+        OutputLine::Line(String::from_utf8_lossy(&kept).into_owned())
     }
 }

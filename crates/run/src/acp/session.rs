@@ -5,7 +5,7 @@ use std::time::Duration;
 use cowhand_core::shape::PermissionMode;
 use serde_json::{Value, json};
 
-use super::orders::{Orders, Wanted};
+use super::instructions::{Instructions, SessionRequest};
 use super::process::Cause;
 use super::talk::{PROMPT, Talk};
 use super::wire::RpcError;
@@ -15,7 +15,7 @@ use super::{Introduction, short};
 const HISTORY_QUIET: Duration = Duration::from_millis(500);
 const HISTORY: Duration = Duration::from_secs(30);
 
-pub(super) async fn run(talk: &mut Talk, orders: &Orders, prompt: &str) -> Result<(), Cause> {
+pub(super) async fn run(talk: &mut Talk, orders: &Instructions, prompt: &str) -> Result<(), Cause> {
     let about = talk.initialize().await?;
     let agent = About { name: Introduction::of(&about).name, answer: about };
     check_servers(&agent, orders)?;
@@ -48,7 +48,7 @@ impl About {
     }
 }
 
-fn check_servers(agent: &About, orders: &Orders) -> Result<(), Cause> {
+fn check_servers(agent: &About, orders: &Instructions) -> Result<(), Cause> {
     for server in &orders.mcp_servers {
         let Some(way) = server["type"].as_str() else { continue };
         if !agent.can(&format!("mcpCapabilities/{way}")) {
@@ -62,18 +62,18 @@ fn check_servers(agent: &About, orders: &Orders) -> Result<(), Cause> {
 }
 
 /// The session's id, and what the agent says about its modes and models.
-async fn open(talk: &mut Talk, orders: &Orders, agent: &About) -> Result<(String, Value), Cause> {
+async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(String, Value), Cause> {
     let cwd = std::env::current_dir()?;
     let mut params = json!({ "cwd": cwd, "mcpServers": orders.mcp_servers });
     let (method, id) = match &orders.session {
-        Wanted::Fresh => ("session/new", None),
-        Wanted::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
-        Wanted::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
-        Wanted::Resume(id) => {
+        SessionRequest::Fresh => ("session/new", None),
+        SessionRequest::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
+        SessionRequest::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
+        SessionRequest::Resume(id) => {
             return Err(missing(id, &format!("{} cannot go on with a session", agent.name)));
         }
-        Wanted::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
-        Wanted::Fork(_) => {
+        SessionRequest::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
+        SessionRequest::Fork(_) => {
             return Err(Cause::reported(format!(
                 "{} cannot fork a session; `retry` runs the job again in a fresh one",
                 agent.name
@@ -96,7 +96,7 @@ async fn open(talk: &mut Talk, orders: &Orders, agent: &About) -> Result<(String
         talk.until_quiet(HISTORY_QUIET, HISTORY).await?;
     }
     // A session that goes on keeps its id, and then the answer need not name it.
-    let goes_on = matches!(orders.session, Wanted::Resume(_)).then_some(id).flatten();
+    let goes_on = matches!(orders.session, SessionRequest::Resume(_)).then_some(id).flatten();
     let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| goes_on.cloned());
     id.map(|id| (id, state)).ok_or_else(|| Cause::reported(format!("{} gives its session no id", agent.name)))
 }

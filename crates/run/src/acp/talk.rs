@@ -12,11 +12,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::orders::Orders;
-use super::permission::{Permissions, Rules, Verdict, input_of, outcome};
-use super::process::{Agent, Cause, Heard};
-use super::told::Told;
-use super::wire::{self, Frame, LINE_CAP, RpcError};
+use super::instructions::Instructions;
+use super::messages::MessageSink;
+use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
+use super::process::{AgentProcess, Cause, OutputLine};
+use super::wire::{self, LINE_CAP, RpcError, RpcFrame};
 use super::{AskFleet, ToolUse, VERSION, session, short};
 
 pub(super) const PROMPT: &str = "session/prompt";
@@ -32,13 +32,13 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Talk {
-    agent: Agent,
-    told: Told,
+    agent: AgentProcess,
+    told: MessageSink,
     patience: Duration,
-    permissions: Option<(Permissions, Rules)>,
+    permissions: Option<(PermissionJudge, PermissionRules)>,
     ask_fleet: Option<AskFleet>,
     /// Requests of the agent that the fleet is asked about.
-    pending: JoinSet<(Asking, Verdict)>,
+    pending: JoinSet<(Asking, PermissionVerdict)>,
     waiting: Vec<Asking>,
     signals: [Signal; 2],
     asked: u64,
@@ -60,19 +60,23 @@ struct Asking {
 
 /// What happened next.
 enum Next {
-    Heard(Heard),
+    Heard(OutputLine),
     Ended(ExitStatus),
     /// Its stdout is closed.
     Silent,
     Signal,
     Deadline,
     /// The fleet has decided.
-    Decided(Asking, Verdict),
+    Decided(Asking, PermissionVerdict),
 }
 
 /// The whole life of the client. An error means that we could not do our part.
-pub(super) async fn whole(orders: Orders, prompt: &str, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
-    let told = Told::Stdout;
+pub(super) async fn whole(
+    orders: Instructions,
+    prompt: &str,
+    ask_fleet: AskFleet,
+) -> anyhow::Result<ExitCode> {
+    let told = MessageSink::Stdout;
     match converse(orders, prompt, told, ask_fleet).await {
         Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
         Err(Cause::Trouble(kind, message)) => {
@@ -83,7 +87,12 @@ pub(super) async fn whole(orders: Orders, prompt: &str, ask_fleet: AskFleet) -> 
     }
 }
 
-async fn converse(orders: Orders, prompt: &str, told: Told, ask_fleet: AskFleet) -> Result<(), Cause> {
+async fn converse(
+    orders: Instructions,
+    prompt: &str,
+    told: MessageSink,
+    ask_fleet: AskFleet,
+) -> Result<(), Cause> {
     let (program, arguments) = orders.command.split_first().ok_or_else(|| {
         Cause::Trouble(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
     })?;
@@ -91,7 +100,7 @@ async fn converse(orders: Orders, prompt: &str, told: Told, ask_fleet: AskFleet)
     command.args(arguments);
     // Before the agent is there, so that we cannot be stopped without it.
     let signals = Talk::signals()?;
-    let agent = Agent::start(command).map_err(|error| {
+    let agent = AgentProcess::start(command).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "it was not found; is it installed and on the PATH?".to_owned(),
             io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
@@ -101,7 +110,7 @@ async fn converse(orders: Orders, prompt: &str, told: Told, ask_fleet: AskFleet)
     })?;
     let mut talk = Talk::new(agent, signals, told, Duration::from_millis(orders.patience_ms));
     talk.ask_fleet = Some(ask_fleet);
-    talk.permissions = Some((Permissions::new(orders.rules.clone()), orders.rules.clone()));
+    talk.permissions = Some((PermissionJudge::new(orders.rules.clone()), orders.rules.clone()));
     let done = session::run(&mut talk, &orders, prompt).await;
     let breach = talk.breach.take();
     let hasty = talk.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
@@ -117,7 +126,7 @@ impl Talk {
         Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
     }
 
-    fn new(agent: Agent, signals: [Signal; 2], told: Told, patience: Duration) -> Self {
+    fn new(agent: AgentProcess, signals: [Signal; 2], told: MessageSink, patience: Duration) -> Self {
         Self {
             agent,
             told,
@@ -135,8 +144,8 @@ impl Talk {
     }
 
     /// Only to ask it something, with nobody listening.
-    pub(super) fn unheard(agent: Agent, patience: Duration) -> io::Result<Self> {
-        Ok(Self::new(agent, Self::signals()?, Told::Nowhere, patience))
+    pub(super) fn unheard(agent: AgentProcess, patience: Duration) -> io::Result<Self> {
+        Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, patience))
     }
 
     pub(super) async fn goodbye(self) {
@@ -225,7 +234,7 @@ impl Talk {
 
     async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Next> {
         let [interrupt, terminate] = &mut self.signals;
-        let Agent { child, heard, .. } = &mut self.agent;
+        let AgentProcess { child, heard, .. } = &mut self.agent;
         let pending = &mut self.pending;
         let at = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
         tokio::select! {
@@ -243,38 +252,38 @@ impl Talk {
     }
 
     /// A frame of the agent: the answer to a request of ours, if it is one.
-    fn hear(&mut self, heard: Heard) -> Result<Option<(u64, Answer)>, Cause> {
+    fn hear(&mut self, heard: OutputLine) -> Result<Option<(u64, Answer)>, Cause> {
         let line = match heard {
-            Heard::Line(line) => line,
+            OutputLine::Line(line) => line,
             // Nobody waits for a notice; anything else somebody would wait for, for ever.
-            Heard::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
+            OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
                 let text = format!("an update of {bytes} bytes is left out; {LINE_CAP} are the most");
                 self.told.note(&text)?;
                 return Ok(None);
             }
-            Heard::TooLong(bytes, _) => {
+            OutputLine::TooLong(bytes, _) => {
                 let text = format!("the agent wrote a line of {bytes} bytes, and {LINE_CAP} are the most");
                 return Err(Cause::reported(text));
             }
         };
-        let frame = Frame::read(&line);
+        let frame = RpcFrame::read(&line);
         match frame {
-            Frame::Forged => self.told.note(&format!("the agent wrote: {line}"))?,
+            RpcFrame::Forged => self.told.note(&format!("the agent wrote: {line}"))?,
             _ => self.told.raw(&line)?,
         }
         match frame {
-            Frame::Answer { id, answer } => Ok(Some((id, answer))),
-            Frame::Request { id, method, params } => {
+            RpcFrame::Answer { id, answer } => Ok(Some((id, answer))),
+            RpcFrame::Request { id, method, params } => {
                 self.serve(&id, &method, &params)?;
                 Ok(None)
             }
-            Frame::Notice { method, params } => {
+            RpcFrame::Notice { method, params } => {
                 if method == "session/update" {
                     self.watch(&params["update"])?;
                 }
                 Ok(None)
             }
-            Frame::Rubbish | Frame::Forged => Ok(None),
+            RpcFrame::Rubbish | RpcFrame::Forged => Ok(None),
         }
     }
 
@@ -284,11 +293,11 @@ impl Talk {
         };
         let tool = permissions.learn(&params["toolCall"]);
         let verdict = match &self.cancelled {
-            Some(_) => Verdict::Refuse("the job is being cancelled".to_owned()),
+            Some(_) => PermissionVerdict::Refuse("the job is being cancelled".to_owned()),
             None => permissions.judge(&tool),
         };
         let asking = Asking { id: id.clone(), options: params["options"].clone() };
-        if verdict == Verdict::Ask {
+        if verdict == PermissionVerdict::Ask {
             let (name, input) = (tool.known_as(), input_of(&params["toolCall"]));
             self.waiting.push(asking.clone());
             let wanted = ToolUse { id: tool.id, tool: name, input };
@@ -298,7 +307,7 @@ impl Talk {
         self.decided(&asking, verdict)
     }
 
-    fn decided(&mut self, asking: &Asking, verdict: Verdict) -> Result<(), Cause> {
+    fn decided(&mut self, asking: &Asking, verdict: PermissionVerdict) -> Result<(), Cause> {
         self.waiting.retain(|waiting| waiting != asking);
         let Asking { id, options } = asking;
         let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
@@ -308,8 +317,8 @@ impl Talk {
             outcome(&verdict, mode, options)
         };
         let why = match verdict {
-            Verdict::Allow(why) | Verdict::Refuse(why) => why,
-            Verdict::Ask => "nobody was asked".to_owned(),
+            PermissionVerdict::Allow(why) | PermissionVerdict::Refuse(why) => why,
+            PermissionVerdict::Ask => "nobody was asked".to_owned(),
         };
         self.told.permission(id, &answer, &why)?;
         self.agent.send(wire::answer(id, &answer))
@@ -346,7 +355,7 @@ impl Talk {
         // Nobody waits for their answers any more, but the agent waits for ours.
         self.pending = JoinSet::new();
         for asking in std::mem::take(&mut self.waiting) {
-            self.decided(&asking, Verdict::Refuse("the job is being cancelled".to_owned()))?;
+            self.decided(&asking, PermissionVerdict::Refuse("the job is being cancelled".to_owned()))?;
         }
         let params = json!({ "sessionId": self.session });
         self.agent.send(wire::notice("session/cancel", &params))
@@ -381,13 +390,13 @@ impl Talk {
 }
 
 /// The rules of the fleet decide, or a person does, however long that takes.
-async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, Verdict) {
+async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, PermissionVerdict) {
     let Some(ask_fleet) = ask_fleet else {
-        return (asking, Verdict::Refuse("nobody can be asked".to_owned()));
+        return (asking, PermissionVerdict::Refuse("nobody can be asked".to_owned()));
     };
     let verdict = match ask_fleet(wanted).await {
-        Ok(()) => Verdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
-        Err(why) => Verdict::Refuse(why),
+        Ok(()) => PermissionVerdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
+        Err(why) => PermissionVerdict::Refuse(why),
     };
     (asking, verdict)
 }

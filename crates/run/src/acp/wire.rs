@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::told::OURS;
+use super::messages::OURS;
 
 /// The longest line that is read whole. What an agent says about a tool may hold all that the tool said.
 pub(super) const LINE_CAP: usize = 16 << 20;
 
 /// One line of the agent.
 #[derive(Debug, PartialEq)]
-pub(super) enum Frame {
+pub(super) enum RpcFrame {
     /// To a request of ours; ids of ours are numbers.
     Answer {
         id: u64,
@@ -37,7 +37,7 @@ pub(super) struct RpcError {
     pub(super) data: Value,
 }
 
-impl Frame {
+impl RpcFrame {
     pub(super) fn read(line: &str) -> Self {
         let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(line) else { return Self::Rubbish };
         if fields.contains_key(OURS) {
@@ -125,15 +125,15 @@ mod tests {
     fn frames_are_told_apart() {
         let error = |code, message: &str, data| RpcError { code, message: message.to_owned(), data };
         for (line, expected) in [
-            (r#"{"jsonrpc":"2.0","id":3,"result":{}}"#, Frame::Answer { id: 3, answer: Ok(json!({})) }),
-            (r#"{"id":3,"result":null}"#, Frame::Answer { id: 3, answer: Ok(Value::Null) }),
+            (r#"{"jsonrpc":"2.0","id":3,"result":{}}"#, RpcFrame::Answer { id: 3, answer: Ok(json!({})) }),
+            (r#"{"id":3,"result":null}"#, RpcFrame::Answer { id: 3, answer: Ok(Value::Null) }),
             (
                 r#"{"id":3,"error":{"code":-32603,"message":"no","data":{"details":"why"}}}"#,
-                Frame::Answer { id: 3, answer: Err(error(-32603, "no", json!({"details": "why"}))) },
+                RpcFrame::Answer { id: 3, answer: Err(error(-32603, "no", json!({"details": "why"}))) },
             ),
             (
                 r#"{"id":"a","method":"fs/read_text_file","params":{"path":"x"}}"#,
-                Frame::Request {
+                RpcFrame::Request {
                     id: json!("a"),
                     method: "fs/read_text_file".to_owned(),
                     params: json!({"path": "x"}),
@@ -141,17 +141,17 @@ mod tests {
             ),
             (
                 r#"{"method":"session/update"}"#,
-                Frame::Notice { method: "session/update".to_owned(), params: Value::Null },
+                RpcFrame::Notice { method: "session/update".to_owned(), params: Value::Null },
             ),
-            ("starting up…", Frame::Rubbish),
-            (r#"{"cowhand":"failed"}"#, Frame::Forged),
-            (r#"{"id":3,"result":{},"\u0063owhand":"asked"}"#, Frame::Forged),
-            ("[]", Frame::Rubbish),
-            ("{}", Frame::Rubbish),
-            (r#"{"id":"x","result":{}}"#, Frame::Rubbish),
-            (r#"{"id":4}"#, Frame::Rubbish),
+            ("starting up…", RpcFrame::Rubbish),
+            (r#"{"cowhand":"failed"}"#, RpcFrame::Forged),
+            (r#"{"id":3,"result":{},"\u0063owhand":"asked"}"#, RpcFrame::Forged),
+            ("[]", RpcFrame::Rubbish),
+            ("{}", RpcFrame::Rubbish),
+            (r#"{"id":"x","result":{}}"#, RpcFrame::Rubbish),
+            (r#"{"id":4}"#, RpcFrame::Rubbish),
         ] {
-            assert_eq!(Frame::read(line), expected, "{line}");
+            assert_eq!(RpcFrame::read(line), expected, "{line}");
         }
     }
 

@@ -14,8 +14,8 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::heard::{Heard, one_line};
 use super::json::{Fields, name, object, take_object, take_text, text, under_line};
+use super::output_record::{OutputRecord, one_line};
 use super::pieces::Under;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
@@ -23,14 +23,14 @@ use crate::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 pub(super) use launch::DESCRIPTION;
-use message::Words;
+use message::MessageChunks;
 use tools::Tools;
-use usage::Spent;
+use usage::AcpUsage;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Acp {
-    heard: Heard,
+    heard: OutputRecord,
     session_id: Option<String>,
     /// The session that it is to go on with, until the agent says that it does.
     resumes: Option<String>,
@@ -39,9 +39,9 @@ pub struct Acp {
     prompted: bool,
     /// Updates of that kind.
     history: u64,
-    words: Option<Words>,
+    words: Option<MessageChunks>,
     tools: Tools,
-    spent: Spent,
+    spent: AcpUsage,
     /// Of the model's server, if the agent's last error told it.
     status: Option<u64>,
     failed: Option<Failed>,
@@ -84,7 +84,7 @@ impl Listen for Acp {
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
+    fn heard(&mut self) -> &mut OutputRecord {
         &mut self.heard
     }
 
@@ -273,7 +273,7 @@ impl Acp {
         if self.words.as_ref().is_some_and(|words| !words.goes_on(thinking, id.as_deref())) {
             messages.extend(self.flush_words());
         }
-        let words = self.words.get_or_insert_with(|| Words::new(thinking, id));
+        let words = self.words.get_or_insert_with(|| MessageChunks::new(thinking, id));
         if let Some(other) = words.add(update, &self.under) {
             messages.extend(self.flush_words());
             messages.push(other);

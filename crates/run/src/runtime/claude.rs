@@ -15,8 +15,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
 use super::json::{Fields, name, text, under_line};
+use super::output_record::OutputRecord;
 use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
@@ -31,7 +31,7 @@ const SIDE_BY_SIDE: usize = 64;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claude {
-    heard: Heard,
+    heard: OutputRecord,
     session_id: Option<String>,
     /// The messages whose usage was counted last: each of their lines repeats it. Subagents speak side by side.
     counted: VecDeque<String>,
@@ -68,7 +68,7 @@ impl Listen for Claude {
         self.object(fields)
     }
 
-    fn heard(&mut self) -> &mut Heard {
+    fn heard(&mut self) -> &mut OutputRecord {
         &mut self.heard
     }
 

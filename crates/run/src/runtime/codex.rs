@@ -15,8 +15,8 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
@@ -28,7 +28,7 @@ const SIDE_BY_SIDE: usize = 64;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Codex {
-    heard: Heard,
+    heard: OutputRecord,
     session_id: Option<String>,
     /// Codex does not say which model answers.
     model: Option<String>,
@@ -93,7 +93,7 @@ impl Listen for Codex {
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
+    fn heard(&mut self) -> &mut OutputRecord {
         &mut self.heard
     }
 

@@ -7,17 +7,17 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
+use super::description::{Capabilities, CommandLine, Description, LaunchRequest};
 use super::json::count;
-use super::plan::{Capabilities, Description, Order, Plan};
+use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, Reader, system};
 use crate::ending::ExitStatus;
 use crate::process::StopSignal;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Command {
-    heard: Heard,
+pub struct CommandReader {
+    heard: OutputRecord,
     /// What its messages say it has used.
     #[serde(default)]
     spent: BTreeMap<String, ModelUsage>,
@@ -36,8 +36,8 @@ pub(super) const DESCRIPTION: Description = Description {
     provider: None,
 };
 
-fn plan(order: &Order<'_>) -> Plan {
-    Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
+    CommandLine {
         argv: order.agent.settings.command.clone().unwrap_or_default(),
         defaults: Vec::new(),
         environment: Vec::new(),
@@ -47,7 +47,7 @@ fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-impl Command {
+impl CommandReader {
     /// Each line for itself: one that is a message of ours is that message, all others are kept as they are.
     fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
@@ -66,7 +66,7 @@ impl Command {
     }
 }
 
-impl Command {
+impl CommandReader {
     /// `usage` of a message is what it has used since the one before; `model` says which, if there is more than one.
     fn count(&mut self, message: &Value) {
         let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
@@ -90,7 +90,7 @@ impl Command {
 /// This is remembered, so it must not be endless.
 const MOST_MODELS: usize = 64;
 
-impl Listen for Command {
+impl Listen for CommandReader {
     fn line_cap(&self) -> usize {
         1 << 20
     }
@@ -99,7 +99,7 @@ impl Listen for Command {
         vec![self.message(line)]
     }
 
-    fn heard(&mut self) -> &mut Heard {
+    fn heard(&mut self) -> &mut OutputRecord {
         &mut self.heard
     }
 

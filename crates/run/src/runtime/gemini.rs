@@ -13,14 +13,14 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::output_record::OutputRecord;
 use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
-pub(super) use chat::Chat;
+pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
 /// What is being said goes into every checkpoint; a longer speech is told in parts.
@@ -29,12 +29,12 @@ const SPEECH_CAP: usize = 32 << 10;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gemini {
-    heard: Heard,
+    heard: OutputRecord,
     session_id: Option<String>,
     /// What it has said since it last did something else.
     saying: String,
     pieces: Pieces,
-    chat: Chat,
+    chat: ChatRecord,
     #[serde(skip)]
     under: Under,
 }
@@ -71,7 +71,7 @@ impl Listen for Gemini {
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
+    fn heard(&mut self) -> &mut OutputRecord {
         &mut self.heard
     }
 
@@ -111,7 +111,7 @@ impl Listen for Gemini {
 
 impl Gemini {
     fn recorded_from_now_on(environment: &HashMap<String, String>) -> Self {
-        Self { chat: Chat::from_now_on(environment), ..Self::default() }
+        Self { chat: ChatRecord::from_now_on(environment), ..Self::default() }
     }
 
     /// What was held back of the pieces; and all that was said since the last time, as one message.

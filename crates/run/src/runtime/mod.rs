@@ -4,12 +4,12 @@ mod acp;
 pub mod claude;
 mod codex;
 mod command;
+pub mod description;
 mod gemini;
-mod heard;
 mod json;
 mod opencode;
+mod output_record;
 mod pieces;
-pub mod plan;
 mod record;
 mod result_line;
 mod session;
@@ -24,8 +24,8 @@ use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
 use crate::redact::Redactor;
-use heard::Heard;
-pub use session::Session;
+use output_record::OutputRecord;
+pub use session::SessionChoice;
 
 /// What an attempt came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,7 @@ trait Listen {
     /// One line of stdout.
     fn read(&mut self, line: &str) -> Vec<OutputMessage>;
 
-    fn heard(&mut self) -> &mut Heard;
+    fn heard(&mut self) -> &mut OutputRecord;
 
     /// Known as soon as the agent has told it.
     fn session_id(&self) -> Option<&str>;
@@ -100,7 +100,7 @@ macro_rules! readers {
 }
 
 readers! {
-    Command => command::Command,
+    Command => command::CommandReader,
     Claude => claude::Claude,
     Codex => codex::Codex,
     Gemini => gemini::Gemini,
@@ -110,7 +110,7 @@ readers! {
 
 impl Reader {
     pub fn command() -> Self {
-        Self::Command(command::Command::default())
+        Self::Command(command::CommandReader::default())
     }
 
     pub fn claude() -> Self {

@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_object, take_text, text, under_line};
+use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
@@ -23,7 +23,7 @@ pub(super) use launch::DESCRIPTION;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Opencode {
-    heard: Heard,
+    heard: OutputRecord,
     session_id: Option<String>,
     /// OpenCode does not say which model answers.
     model: Option<String>,
@@ -54,7 +54,7 @@ impl Listen for Opencode {
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
+    fn heard(&mut self) -> &mut OutputRecord {
         &mut self.heard
     }
 

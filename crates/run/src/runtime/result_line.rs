@@ -7,7 +7,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, O
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::heard::{SUMMARY_CAP, one_line, tells_of_a_timeout};
+use super::output_record::{SUMMARY_CAP, one_line, tells_of_a_timeout};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResultLine {

@@ -2,7 +2,7 @@
 
 /// Which one. A runtime that cannot do it says so before anything is started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Session {
+pub enum SessionChoice {
     #[default]
     Fresh,
     /// With an id of our choice, where the runtime lets us choose.

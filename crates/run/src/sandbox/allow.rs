@@ -11,7 +11,7 @@ use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
 use super::docker;
 use super::git::Worktree;
 use super::{ability, kept};
-use crate::runtime::plan::Description;
+use crate::runtime::description::Description;
 use crate::start::{Bound, Contained, SandboxPlan};
 
 /// Where programs, libraries and the machine's settings are.
@@ -70,7 +70,7 @@ const KEYS: [&str; 16] = [
 
 /// What is to be enclosed.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub struct SandboxInput<'a> {
     pub asked: &'a Asked,
     /// Where relative paths of the config begin.
     pub base: &'a Path,
@@ -95,7 +95,7 @@ pub struct Setting<'a> {
 }
 
 /// None if nothing is asked for. The error is a sentence: why it is not started.
-pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
+pub fn enclose(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String> {
     let asked = setting.asked;
     if asked.kind == SandboxKind::None && asked.caps.is_none() {
         return Ok(None);
@@ -151,7 +151,7 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
 }
 
 /// In a container the system is the image's, and so are all programs.
-fn contained(setting: &Setting<'_>) -> Result<SandboxPlan, String> {
+fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, String> {
     let asked = setting.asked;
     if setting.agent.is_some() {
         return Err(
@@ -207,7 +207,7 @@ fn contained(setting: &Setting<'_>) -> Result<SandboxPlan, String> {
 
 /// The files of the config, and the names of those that are not there but would be read. Landlock keeps no name, so it is
 /// not started where it would have to.
-fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn frozen(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     no_links(setting, write)?;
     for file in setting.files {
         if setting.asked.kind != SandboxKind::Landlock {
@@ -222,7 +222,7 @@ fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
 }
 
 /// What an agent leads elsewhere would be read by cowhand, or given to the next.
-fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
+fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), String> {
     let Asked { write: own, read, container, .. } = setting.asked;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
@@ -246,7 +246,7 @@ fn all_or_nothing(enclosure: &SandboxPlan) -> Result<(), String> {
     }
 }
 
-fn hidden(setting: &Setting<'_>) -> Vec<PathBuf> {
+fn hidden(setting: &SandboxInput<'_>) -> Vec<PathBuf> {
     let home = home(setting);
     let keys = KEYS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
     let secrets = SECRET.iter().map(PathBuf::from);
@@ -255,7 +255,7 @@ fn hidden(setting: &Setting<'_>) -> Vec<PathBuf> {
     present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([setting.state.to_owned()]))
 }
 
-fn home(setting: &Setting<'_>) -> Option<PathBuf> {
+fn home(setting: &SandboxInput<'_>) -> Option<PathBuf> {
     let home = Path::new(setting.environment.get("HOME")?);
     home.is_absolute().then(|| home.canonicalize().ok()).flatten()
 }
@@ -272,7 +272,7 @@ fn each_once(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn written(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let real = |path: &Path| {
         path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", path.display()))
     };
@@ -316,7 +316,7 @@ fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, St
 }
 
 /// Of each folder that the program keeps its own things in, what is there instead.
-fn stead(setting: &Setting<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+fn stead(setting: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
     let Some(stead) = setting.stead else { return Ok(Vec::new()) };
     if setting.asked.kind == SandboxKind::Landlock && !setting.runtime.homes.is_empty() {
         return Err("Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can".to_owned());
@@ -355,14 +355,14 @@ fn make(folder: &Path) -> Result<(), String> {
 }
 
 /// A path of the config.
-fn placed(setting: &Setting<'_>, path: &str) -> Result<PathBuf, String> {
+fn placed(setting: &SandboxInput<'_>, path: &str) -> Result<PathBuf, String> {
     match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
         Some(below) => Ok(home(setting).ok_or("HOME is not set")?.join(below)),
         None => Ok(setting.base.join(path)),
     }
 }
 
-fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
+fn declared(setting: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
     let placed = placed(setting, path)?;
     let real = placed.canonicalize().map_err(|error| format!("{path} cannot be used: {error}"))?;
     match hidden.iter().find(|hidden| real.starts_with(hidden)) {
@@ -371,7 +371,7 @@ fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<Pat
     }
 }
 
-fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn readable(setting: &SandboxInput<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVERS };
     let mut read: Vec<PathBuf> = SYSTEM.iter().chain(resolvers).map(PathBuf::from).collect();
     let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
@@ -395,7 +395,7 @@ fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result
 }
 
 /// What is the job's and not the system's.
-fn own_files(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn own_files(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut read = Vec::new();
     if setting.has_private {
         make(setting.private)?;
@@ -417,7 +417,7 @@ fn package(program: &Path) -> PathBuf {
 }
 
 /// A program, as a shell finds it.
-fn found(setting: &Setting<'_>, name: &str) -> Result<PathBuf, String> {
+fn found(setting: &SandboxInput<'_>, name: &str) -> Result<PathBuf, String> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };

@@ -12,9 +12,9 @@ use rustix::thread::{
 };
 
 use super::landlock;
-use super::seccomp::{self, Held};
+use super::seccomp::{self, Confinement};
 use crate::attempt::Attempt;
-use crate::start::{SandboxPlan, Start};
+use crate::start::{SandboxPlan, StartSpec};
 
 pub(super) const VERB: &str = "confine";
 
@@ -35,13 +35,13 @@ pub fn confine(folder: &Path) -> ExitCode {
     ExitCode::from(CANNOT)
 }
 
-fn prepared(folder: &Path) -> Result<(Start, SandboxPlan), String> {
+fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), String> {
     let mut start =
         Attempt::at(folder).and_then(|attempt| attempt.start()).map_err(|error| error.to_string())?;
     let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;
     give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
     landlock::restrict(&enclosure)?;
-    seccomp::restrict(Held::Landlock(&enclosure.network))?;
+    seccomp::restrict(Confinement::Landlock(&enclosure.network))?;
     Ok((start, enclosure))
 }
 

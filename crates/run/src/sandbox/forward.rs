@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use super::proxy;
-use super::seccomp::{self, Held};
+use super::seccomp::{self, Confinement};
 
 /// Where the keeper binds these into the sandbox. `/dev` is always made anew, so nothing that the config gives to the agent
 /// lies over it or below it.
@@ -33,7 +33,7 @@ const CANNOT: u8 = 126;
 pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
     let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
     let opened = if how == PROXIED { open_way() } else { Ok(()) };
-    let held = Held::Namespaces { own_network: network == OWN };
+    let held = Confinement::Namespaces { own_network: network == OWN };
     let closed = opened.and_then(|()| seccomp::restrict(held).map_err(io::Error::other));
     let why = match closed {
         Ok(()) => {

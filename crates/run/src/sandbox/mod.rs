@@ -30,7 +30,7 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 
 use super::attempt::Attempt;
 use super::start::SandboxPlan;
-pub use allow::{Setting, enclose, temporary};
+pub use allow::{SandboxInput, enclose, temporary};
 pub use making::{Making, failure, try_out};
 pub use writable::writable;
 

@@ -3,7 +3,7 @@
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
-use super::seccomp::{CallRules, Rules, number};
+use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
 /// The program runs as the owner or the group of its file.
 const SPECIAL: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
@@ -15,8 +15,8 @@ const FCHMODAT2: i64 = 452;
 const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// Keeps both bits out of every mode that a call gives to a file. `mkdir` takes neither of them.
-pub(super) fn special_modes() -> Result<CallRules, BackendError> {
-    let mut calls = CallRules::new();
+pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
+    let mut calls = RulesBySyscall::new();
     for (call, mode) in [
         (libc::SYS_fchmod, 1),
         (libc::SYS_fchmodat, 2),
@@ -44,7 +44,7 @@ pub(super) fn special_modes() -> Result<CallRules, BackendError> {
     Ok(calls)
 }
 
-fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<Rules, BackendError> {
+fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<SyscallRules, BackendError> {
     let has =
         |argument, bits: i32| number(argument, SeccompCmpOp::MaskedEq(u64::from(bits.cast_unsigned())), bits);
     let rule = |bits: libc::mode_t| {
@@ -58,14 +58,14 @@ fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<Rules, BackendError> {
 }
 
 /// Leaves a file with its owner's own group. Other owners take a capability that nobody has in a sandbox.
-pub(super) fn other_groups() -> Result<CallRules, BackendError> {
+pub(super) fn other_groups() -> Result<RulesBySyscall, BackendError> {
     const UNCHANGED: i32 = -1;
     let own = rustix::process::getegid().as_raw().cast_signed();
     let rules = |group: u8| {
         let other = [own, UNCHANGED].map(|known| number(group, SeccompCmpOp::Ne, known));
         Ok::<_, BackendError>(vec![SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?])
     };
-    let mut calls = CallRules::new();
+    let mut calls = RulesBySyscall::new();
     for (call, group) in [
         (libc::SYS_fchown, 2),
         (libc::SYS_fchownat, 3),

@@ -10,14 +10,14 @@ use seccompiler::{
 
 use super::{others, rights, sockets};
 
-pub(super) type Rules = Vec<SeccompRule>;
+pub(super) type SyscallRules = Vec<SeccompRule>;
 
 /// Rules by the number of the call. A call without rules is refused always.
-pub(super) type CallRules = BTreeMap<i64, Rules>;
+pub(super) type RulesBySyscall = BTreeMap<i64, SyscallRules>;
 
 /// What a process is held by.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Held<'a> {
+pub(super) enum Confinement<'a> {
     Landlock(&'a Reaches),
     /// By namespaces; in one of its own for the network, or not.
     Namespaces {
@@ -26,7 +26,7 @@ pub(super) enum Held<'a> {
 }
 
 /// From here on this process, and whatever it becomes, cannot ask for more.
-pub(super) fn restrict(held: Held<'_>) -> Result<(), String> {
+pub(super) fn restrict(held: Confinement<'_>) -> Result<(), String> {
     let wrong = |error: seccompiler::Error| format!("seccomp: {error}");
     for filter in filters(held).map_err(|error| wrong(error.into()))? {
         seccompiler::apply_filter(&filter).map_err(wrong)?;
@@ -35,33 +35,33 @@ pub(super) fn restrict(held: Held<'_>) -> Result<(), String> {
 }
 
 /// One for each answer that is given to what is refused.
-fn filters(held: Held<'_>) -> Result<Vec<BpfProgram>, BackendError> {
+fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     let mut closed = always_closed();
     let network = match held {
-        Held::Landlock(network) => {
+        Confinement::Landlock(network) => {
             closed.extend(others::limits()?);
             sockets::of_landlock(network)?
         }
-        Held::Namespaces { own_network: true } => sockets::of_own_network()?,
-        Held::Namespaces { own_network: false } => Vec::new(),
+        Confinement::Namespaces { own_network: true } => sockets::of_own_network()?,
+        Confinement::Namespaces { own_network: false } => Vec::new(),
     };
     // Without rules it would be refused always.
     if !network.is_empty() {
         closed.insert(libc::SYS_socket, network);
     }
     let mut filters = vec![filter(closed, libc::EACCES)?];
-    if matches!(held, Held::Landlock(_)) {
+    if matches!(held, Confinement::Landlock(_)) {
         let mut owners = rights::special_modes()?;
         owners.extend(rights::other_groups()?);
         owners.extend(others::priorities()?);
         filters.push(filter(owners, libc::EPERM)?);
         // Its mode is in memory, where no filter looks. Programs use the older call if there is no such one.
-        filters.push(filter(CallRules::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
+        filters.push(filter(RulesBySyscall::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
     }
     Ok(filters)
 }
 
-fn always_closed() -> CallRules {
+fn always_closed() -> RulesBySyscall {
     [
         // Makes sockets without asking for one.
         libc::SYS_io_uring_setup,
@@ -79,7 +79,7 @@ fn always_closed() -> CallRules {
     .collect()
 }
 
-fn filter(calls: CallRules, answer: i32) -> Result<BpfProgram, BackendError> {
+fn filter(calls: RulesBySyscall, answer: i32) -> Result<BpfProgram, BackendError> {
     let mut calls = calls;
     #[cfg(target_arch = "x86_64")]
     {
@@ -111,11 +111,11 @@ mod tests {
         for network in
             [Reaches::Nobody, Reaches::Ports(vec![443]), Reaches::Ports(vec![53]), Reaches::Everybody]
         {
-            let filters = filters(Held::Landlock(&network)).unwrap();
+            let filters = filters(Confinement::Landlock(&network)).unwrap();
             assert!(filters.len() == 3 && filters.iter().all(|filter| !filter.is_empty()), "{network:?}");
         }
         for own_network in [true, false] {
-            assert!(!filters(Held::Namespaces { own_network }).unwrap()[0].is_empty());
+            assert!(!filters(Confinement::Namespaces { own_network }).unwrap()[0].is_empty());
         }
     }
 }

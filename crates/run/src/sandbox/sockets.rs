@@ -3,7 +3,7 @@
 use cowhand_core::sandbox::Reaches;
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
-use super::seccomp::{Rules, number};
+use super::seccomp::{SyscallRules, number};
 
 /// Looking names up takes UDP, which has no ports that Landlock knows.
 const NAMES: u16 = 53;
@@ -16,7 +16,7 @@ const KIND: u64 = 0xf;
 
 /// Which sockets there are none of. A Unix socket leads to whoever listens on this machine, cowhand itself included;
 /// pairs of them, by which programs speak to their children, are another call.
-pub(super) fn of_landlock(network: &Reaches) -> Result<Rules, BackendError> {
+pub(super) fn of_landlock(network: &Reaches) -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let (domain, kind, protocol) = (0, 1, 2);
     let mut rules = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn of_landlock(network: &Reaches) -> Result<Rules, BackendError> {
 
 /// In a network of its own: what knows no network namespace, or leads to the kernel and not to anybody. The virtual machine's
 /// host listens on some of them.
-pub(super) fn of_own_network() -> Result<Rules, BackendError> {
+pub(super) fn of_own_network() -> Result<SyscallRules, BackendError> {
     use SeccompCmpOp::{Eq, Ne};
     let (domain, protocol) = (0, 2);
     let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];

@@ -10,7 +10,7 @@ use anyhow::Context;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::lines::Lines;
+use crate::lines::LineBuffer;
 
 /// A gap up to this is read as zeros.
 const SHORT_GAP: u64 = 4 << 10;
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     path: PathBuf,
     /// None until the file is there.
     file: Option<File>,
-    lines: Lines,
+    lines: LineBuffer,
     /// Where the line begins that is being read.
     done: u64,
     read: u64,
@@ -28,7 +28,7 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) const fn new(path: PathBuf, done: u64, line_cap: usize) -> Self {
-        Self { path, file: None, lines: Lines::new(line_cap), done, read: done }
+        Self { path, file: None, lines: LineBuffer::new(line_cap), done, read: done }
     }
 
     pub(super) const fn done(&self) -> u64 {

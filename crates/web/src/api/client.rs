@@ -16,7 +16,7 @@ use super::patience::answered;
 use super::socket::Socket;
 use super::{Api, Problem};
 use cowhand_engine::state::StateFolder;
-use cowhand_run::process::Identity;
+use cowhand_run::process::ProcessIdentity;
 
 #[derive(Debug)]
 pub enum Client {
@@ -43,9 +43,9 @@ impl Client {
     }
 
     /// The process that answers, to wait for its end; none if it cannot be seen from here, as one in a container.
-    pub async fn process_of_daemon(state: &StateFolder) -> Option<Identity> {
+    pub async fn process_of_daemon(state: &StateFolder) -> Option<ProcessIdentity> {
         let stream = Socket::connect(state).await.ok()??;
-        Identity::of(stream.peer_cred().ok()?.pid()?).ok()?
+        ProcessIdentity::of(stream.peer_cred().ok()?.pid()?).ok()?
     }
 
     pub fn alone(api: Api) -> Self {

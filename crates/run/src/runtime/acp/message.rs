@@ -13,7 +13,7 @@ const WORDS_CAP: usize = 256 << 10;
 /// Chunks that belong together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Words {
+pub(super) struct MessageChunks {
     thinking: bool,
     id: Option<String>,
     text: String,
@@ -22,7 +22,7 @@ pub(super) struct Words {
     extra: Fields,
 }
 
-impl Words {
+impl MessageChunks {
     pub(super) fn new(thinking: bool, id: Option<String>) -> Self {
         Self { thinking, id, ..Self::default() }
     }

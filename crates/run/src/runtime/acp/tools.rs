@@ -6,8 +6,8 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::heard::one_line;
 use super::super::json::{Fields, name, rest, take_text, text};
+use super::super::output_record::one_line;
 
 /// More tools than run at once.
 const SIDE_BY_SIDE: usize = 64;

@@ -12,7 +12,7 @@ use cowhand_core::job::{JobUsage, ModelUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::gemini::Chat;
+use super::super::gemini::ChatRecord;
 use super::super::json::{Fields, name};
 
 /// This is remembered, so it must not be endless.
@@ -20,7 +20,7 @@ const MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Spent {
+pub(super) struct AcpUsage {
     /// The one that was asked for, or that the agent says it uses.
     model: Option<String>,
     per_model: BTreeMap<String, ModelUsage>,
@@ -32,7 +32,7 @@ pub(super) struct Spent {
     /// What the session had cost when the first prompt was sent.
     before: Option<f64>,
     /// If it is the Gemini CLI that speaks.
-    chat: Option<Chat>,
+    chat: Option<ChatRecord>,
     steps: Steps,
 }
 
@@ -46,12 +46,12 @@ struct Steps {
     this: u64,
 }
 
-impl Spent {
+impl AcpUsage {
     pub(super) fn by(model: Option<String>, goes_on: bool) -> Self {
         Self { model, goes_on, ..Self::default() }
     }
 
-    pub(super) fn with_record(self, chat: Option<Chat>) -> Self {
+    pub(super) fn with_record(self, chat: Option<ChatRecord>) -> Self {
         Self { chat, ..self }
     }
 
@@ -136,7 +136,7 @@ impl Spent {
         let sum = |models: &BTreeMap<String, ModelUsage>| {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
-        let recorded = self.chat.as_ref().and_then(Chat::usage).map(|usage| usage.per_model);
+        let recorded = self.chat.as_ref().and_then(ChatRecord::usage).map(|usage| usage.per_model);
         // The record knows of the cache, and the answer of side questions.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;

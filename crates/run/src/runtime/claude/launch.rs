@@ -10,9 +10,12 @@ use cowhand_core::shape::{McpServer, PermissionMode, Plugin, SettingSource};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables, transport};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+    transport,
+};
 use super::super::result_line::per_model;
-use super::super::{Reader, Session, record};
+use super::super::{Reader, SessionChoice, record};
 use super::Claude;
 use crate::process::StopSignal;
 
@@ -40,7 +43,7 @@ struct ClaudeLaunch {
     partial_messages: bool,
     /// In dollars; it stops when it has spent this.
     max_budget: Option<f64>,
-    session: Session,
+    session: SessionChoice,
 }
 
 impl ClaudeLaunch {
@@ -76,13 +79,15 @@ impl ClaudeLaunch {
 }
 
 /// Claude refuses an id of our choice for a session that goes on, so that cannot be said.
-fn arguments_of(session: &Session) -> Vec<String> {
+fn arguments_of(session: &SessionChoice) -> Vec<String> {
     let words: Vec<&str> = match session {
-        Session::Fresh => vec![],
-        Session::FreshAs(id) => vec!["--session-id", id],
-        Session::Resume(id) => vec!["--resume", id],
-        Session::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
-        Session::Fork { of, as_id: Some(id) } => vec!["--resume", of, "--fork-session", "--session-id", id],
+        SessionChoice::Fresh => vec![],
+        SessionChoice::FreshAs(id) => vec!["--session-id", id],
+        SessionChoice::Resume(id) => vec!["--resume", id],
+        SessionChoice::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
+        SessionChoice::Fork { of, as_id: Some(id) } => {
+            vec!["--resume", of, "--fork-session", "--session-id", id]
+        }
     };
     words.into_iter().map(str::to_owned).collect()
 }
@@ -96,10 +101,10 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["--resume"],
     missing: &["No conversation found with session ID: {id}"],
     homes: &[
-        Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
-        Home { is_folder: false, ..Home::folder("", ".claude.json") },
+        RuntimePath::folder("CLAUDE_CONFIG_DIR", ".claude"),
+        RuntimePath { is_folder: false, ..RuntimePath::folder("", ".claude.json") },
     ],
-    provider: Some(|_| Provider {
+    provider: Some(|_| ProviderAccess {
         address: "ANTHROPIC_BASE_URL",
         home: "https://api.anthropic.com",
         keys: &[
@@ -114,7 +119,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 const MCP_FILE: &str = "mcp.json";
 const PROMPT_FILE: &str = "system-prompt.md";
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     let word = |source: &SettingSource| match source {
         SettingSource::User => "user".to_owned(),
@@ -153,7 +158,7 @@ fn plan(order: &Order<'_>) -> Plan {
     // Whoever asks waits as long as the answer may take, and a little longer.
     let timeout = settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
     let patience = asks.then(|| ("MCP_TOOL_TIMEOUT", (timeout.as_secs() * 1000 + 600_000).to_string()));
-    Plan {
+    CommandLine {
         argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
         // An agent must not replace the program under the feet of all the others.
         defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(patience).collect(),
@@ -171,8 +176,8 @@ fn plan(order: &Order<'_>) -> Plan {
 
 /// What the session had cost that goes on or splits. Claude writes it down at each end, and counts on from there;
 /// older versions do neither.
-fn before(order: &Order<'_>) -> JobUsage {
-    let (Session::Resume(id) | Session::Fork { of: id, .. }) = order.session else {
+fn before(order: &LaunchRequest<'_>) -> JobUsage {
+    let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = order.session else {
         return JobUsage::default();
     };
     let record =
@@ -267,15 +272,15 @@ mod tests {
                 " --plugin-dir a --plugin-dir-no-mcp b",
             ),
             (ClaudeLaunch { partial_messages: true, ..plain() }, " --include-partial-messages"),
-            (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
-            (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),
+            (ClaudeLaunch { session: SessionChoice::FreshAs("id".into()), ..plain() }, " --session-id id"),
+            (ClaudeLaunch { session: SessionChoice::Resume("id".into()), ..plain() }, " --resume id"),
             (
-                ClaudeLaunch { session: Session::Fork { of: "id".into(), as_id: None }, ..plain() },
+                ClaudeLaunch { session: SessionChoice::Fork { of: "id".into(), as_id: None }, ..plain() },
                 " --resume id --fork-session",
             ),
             (
                 ClaudeLaunch {
-                    session: Session::Fork { of: "id".into(), as_id: Some("new".into()) },
+                    session: SessionChoice::Fork { of: "id".into(), as_id: Some("new".into()) },
                     ..plain()
                 },
                 " --resume id --fork-session --session-id new",

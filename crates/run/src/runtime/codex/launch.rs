@@ -5,8 +5,10 @@ use std::path::Path;
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
-use super::super::{Reader, Session};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath, transport,
+};
+use super::super::{Reader, SessionChoice};
 use super::{Codex, rollout};
 use crate::process::StopSignal;
 
@@ -18,8 +20,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::codex,
     interactive: &["resume"],
     missing: &["no rollout found for thread id {id}"],
-    homes: &[Home::folder("CODEX_HOME", ".codex")],
-    provider: Some(|_| Provider {
+    homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
+    provider: Some(|_| ProviderAccess {
         address: "OPENAI_BASE_URL",
         home: "https://api.openai.com/v1",
         keys: &[
@@ -45,7 +47,7 @@ fn lead(lead: &mut Lead<'_>) {
     lead.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
 }
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     // A directory that the config names is one to work in, whether it is a repository or not.
     let mut argv: Vec<String> =
@@ -65,16 +67,16 @@ fn plan(order: &Order<'_>) -> Plan {
     }
     argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
     let before = match order.session {
-        Session::Fresh | Session::FreshAs(_) => None,
-        Session::Resume(id) => Some(("resume", id)),
-        Session::Fork { of, .. } => Some(("fork", of)),
+        SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
+        SessionChoice::Resume(id) => Some(("resume", id)),
+        SessionChoice::Fork { of, .. } => Some(("fork", of)),
     };
     argv.extend(before.iter().flat_map(|(verb, id)| [(*verb).to_owned(), (*id).clone()]));
     // The prompt comes on stdin.
     argv.push("-".to_owned());
     let used =
         before.map(|(_, id)| rollout::used(&order.home("CODEX_HOME", ".codex"), id)).unwrap_or_default();
-    Plan {
+    CommandLine {
         argv,
         defaults: Vec::new(),
         environment: private.environment,
@@ -161,11 +163,11 @@ mod tests {
 
     use super::*;
 
-    fn plan_of(settings: &str, session: &Session) -> Plan {
+    fn plan_of(settings: &str, session: &SessionChoice) -> CommandLine {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::new();
-        plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
+        plan(&LaunchRequest { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
     }
 
     #[test]
@@ -173,20 +175,20 @@ mod tests {
         let always = "codex exec --json --skip-git-repo-check -c sandbox_mode=";
         let (of, id) = ("t-1".to_owned(), "t-1".to_owned());
         for (settings, session, expected) in [
-            ("{}", Session::Fresh, "\"workspace-write\" -c approval_policy=\"never\" -"),
+            ("{}", SessionChoice::Fresh, "\"workspace-write\" -c approval_policy=\"never\" -"),
             (
                 r#"{"permission_mode": "plan", "model": "gpt-9"}"#,
-                Session::Fresh,
+                SessionChoice::Fresh,
                 "\"read-only\" -c approval_policy=\"never\" --model gpt-9 -",
             ),
             (
                 r#"{"permission_mode": "bypassPermissions"}"#,
-                Session::Resume(id),
+                SessionChoice::Resume(id),
                 "\"danger-full-access\" -c approval_policy=\"never\" resume t-1 -",
             ),
             (
                 r#"{"system_prompt": "Brief."}"#,
-                Session::Fork { of, as_id: None },
+                SessionChoice::Fork { of, as_id: None },
                 "\"workspace-write\" -c approval_policy=\"never\" -c developer_instructions=\"Brief.\" fork t-1 -",
             ),
         ] {
@@ -204,7 +206,7 @@ mod tests {
             "files": {"command": "serve", "args": ["it's"], "env": {"TOKEN": "canary one"}},
             "far.away": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "canary two"}, "timeout": 1500}
         }}"#;
-        let plan = plan_of(settings, &Session::Fresh);
+        let plan = plan_of(settings, &SessionChoice::Fresh);
         let argv = plan.argv.join(" ");
         assert!(!argv.contains("canary"), "{argv}");
         assert!(argv.contains(r#"-c mcp_servers.files.args=["/p/mcp-0.sh"]"#), "{argv}");

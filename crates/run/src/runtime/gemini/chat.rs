@@ -25,7 +25,7 @@ const FILES: usize = 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(in super::super) struct Chat {
+pub(in super::super) struct ChatRecord {
     /// Where records are, each in a folder of its project; none if nobody knows.
     folder: Option<PathBuf>,
     /// When this run began: a session that goes on has older messages, and those are paid.
@@ -43,7 +43,7 @@ struct Place {
     last: Option<String>,
 }
 
-impl Chat {
+impl ChatRecord {
     pub(in super::super) fn from_now_on(environment: &HashMap<String, String>) -> Self {
         let folder = HOME.path(environment).map(|home| home.join("tmp"));
         Self { folder, since: Some(Timestamp::now()), ..Self::default() }
@@ -134,7 +134,7 @@ mod tests {
         )
     }
 
-    fn tokens(chat: &Chat) -> Option<[u64; 3]> {
+    fn tokens(chat: &ChatRecord) -> Option<[u64; 3]> {
         let used = chat.usage()?.per_model["flash"];
         Some([used.input_tokens, used.cache_read_input_tokens, used.output_tokens])
     }
@@ -143,7 +143,7 @@ mod tests {
     fn each_answer_counts_once_from_its_line_on() {
         let home = tempfile::tempdir().unwrap();
         let environment = HashMap::from([("HOME".to_owned(), home.path().display().to_string())]);
-        let mut chat = Chat::from_now_on(&environment);
+        let mut chat = ChatRecord::from_now_on(&environment);
         chat.since = Some("2026-11-15T22:25:08Z".parse().unwrap());
         chat.look(Some(SESSION));
         assert_eq!(tokens(&chat), None);
@@ -158,7 +158,7 @@ mod tests {
         chat.look(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
         // The rest of a line that was half there, after a checkpoint.
-        let mut chat: Chat = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
+        let mut chat: ChatRecord = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
         let rest = answer("c", "2026-11-15T22:25:09Z", 200)[40..].to_owned() + "\n";
         OpenOptions::new().append(true).open(&path).unwrap().write_all(rest.as_bytes()).unwrap();
         chat.look(Some(SESSION));
@@ -169,7 +169,7 @@ mod tests {
         chat.look(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
         for nobody in [None, Some("é"), Some("short"), Some("00000000-0")] {
-            let mut chat = Chat { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
+            let mut chat = ChatRecord { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
             chat.look(nobody);
             assert_eq!(tokens(&chat), None, "{nobody:?}");
         }

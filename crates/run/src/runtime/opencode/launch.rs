@@ -6,8 +6,10 @@ use cowhand_core::roster::Agent;
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
-use super::super::{Reader, Session};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath, transport,
+};
+use super::super::{Reader, SessionChoice};
 use super::Opencode;
 use crate::process::StopSignal;
 
@@ -20,24 +22,24 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["--session"],
     missing: &["Session not found"],
     homes: &[
-        Home { below: "opencode", ..Home::folder("XDG_DATA_HOME", ".local/share") },
-        Home { below: "opencode", ..Home::folder("XDG_STATE_HOME", ".local/state") },
-        Home { below: "opencode", ..Home::folder("XDG_CONFIG_HOME", ".config") },
-        Home { below: "opencode", ..Home::folder("XDG_CACHE_HOME", ".cache") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_DATA_HOME", ".local/share") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_STATE_HOME", ".local/state") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_CONFIG_HOME", ".config") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_CACHE_HOME", ".cache") },
     ],
     provider: Some(provider),
 };
 
 /// Its models are those of many; the word before the slash says whose.
-fn provider(agent: &Agent) -> Provider {
+fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
-        Some("anthropic") => Provider {
+        Some("anthropic") => ProviderAccess {
             address: "ANTHROPIC_BASE_URL",
             home: "https://api.anthropic.com",
             keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
             lead,
         },
-        of => Provider {
+        of => ProviderAccess {
             address: "OPENAI_BASE_URL",
             // Whoever else speaks as OpenAI does has to be named, or its key would go there.
             home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
@@ -70,7 +72,7 @@ fn own_config(environment: &HashMap<String, String>) -> Value {
 /// Its config as JSON; OpenCode lays it over its files.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     let mode = order.permission_mode();
     let mut argv: Vec<String> = ["opencode", "run", "--format", "json"].map(str::to_owned).into();
@@ -82,14 +84,16 @@ fn plan(order: &Order<'_>) -> Plan {
         argv.extend(["--agent", "plan"].map(str::to_owned));
     }
     match order.session {
-        Session::Fresh | Session::FreshAs(_) => {}
-        Session::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
-        Session::Fork { of, .. } => argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]),
+        SessionChoice::Fresh | SessionChoice::FreshAs(_) => {}
+        SessionChoice::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
+        SessionChoice::Fork { of, .. } => {
+            argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()])
+        }
     }
     let mut config = own_config(order.environment);
     lay_over(&mut config, config_of(order));
     let reader = Opencode { model: settings.model.clone(), ..Opencode::default() };
-    Plan {
+    CommandLine {
         argv,
         // An agent must not replace the program under the feet of all the others.
         defaults: vec![("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())],
@@ -100,7 +104,7 @@ fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-fn config_of(order: &Order<'_>) -> Value {
+fn config_of(order: &LaunchRequest<'_>) -> Value {
     let settings = &order.agent.settings;
     let mut config = json!({ "permission": permissions(order) });
     let agent = if order.permission_mode() == PermissionMode::Plan { "plan" } else { "build" };
@@ -119,7 +123,7 @@ fn config_of(order: &Order<'_>) -> Value {
 
 /// Nobody is there to ask, and what would be asked for is refused: OpenCode itself would do everything unasked.
 /// Later rules win, so what is denied comes last.
-fn permissions(order: &Order<'_>) -> Value {
+fn permissions(order: &LaunchRequest<'_>) -> Value {
     let settings = &order.agent.settings;
     let mut rules = Map::new();
     if let Some(tools) = settings.tools.as_ref().filter(|tools| !tools.is_empty()) {
@@ -196,29 +200,37 @@ mod tests {
 
     use super::*;
 
-    fn plan_of(settings: &str, session: &Session) -> (String, Value) {
+    fn plan_of(settings: &str, session: &SessionChoice) -> (String, Value) {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::from([(
             CONFIG.to_owned(),
             r#"{"theme":"x","permission":{"webfetch":"deny"}}"#.to_owned(),
         )]);
-        let plan =
-            plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment });
+        let plan = plan(&LaunchRequest {
+            agent: &agent,
+            session,
+            folder: Path::new("/p"),
+            environment: &environment,
+        });
         (plan.argv.join(" "), serde_json::from_str(&plan.environment[0].1).unwrap())
     }
 
     #[test]
     fn arguments_follow_the_settings() {
         for (settings, session, expected) in [
-            ("{}", Session::Fresh, ""),
+            ("{}", SessionChoice::Fresh, ""),
             (
                 r#"{"permission_mode": "bypassPermissions", "model": "p/m"}"#,
-                Session::Fresh,
+                SessionChoice::Fresh,
                 " --model p/m --auto",
             ),
-            (r#"{"permission_mode": "plan"}"#, Session::Resume("s".into()), " --agent plan --session s"),
-            ("{}", Session::Fork { of: "s".into(), as_id: None }, " --session s --fork"),
+            (
+                r#"{"permission_mode": "plan"}"#,
+                SessionChoice::Resume("s".into()),
+                " --agent plan --session s",
+            ),
+            ("{}", SessionChoice::Fork { of: "s".into(), as_id: None }, " --session s --fork"),
         ] {
             assert_eq!(
                 plan_of(settings, &session).0,
@@ -233,7 +245,7 @@ mod tests {
         let settings = r#"{"max_turns": 3, "tools": ["read", "bash"], "allowed_tools": ["bash(git *)"],
             "denied_tools": ["webfetch"], "system_prompt": "Be brief.",
             "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}}, "h": {"url": "http://x"}}}"#;
-        let (argv, config) = plan_of(settings, &Session::Fresh);
+        let (argv, config) = plan_of(settings, &SessionChoice::Fresh);
         assert!(!argv.contains("canary"));
         assert_eq!(
             config,

@@ -13,13 +13,13 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, split};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::engine::{Engine, Trouble, Way};
+use super::container_spec::ContainerSpec;
+use super::engine::{ContainerEngine, EngineError, Way};
 use super::leftover::{self, Record};
-use super::limits::Limits;
-use super::order::Order;
+use super::limits::LimitWatch;
 use super::{filter, frames};
 use crate::attempt::Attempt;
-use crate::start::{Contained, SandboxPlan, Start};
+use crate::start::{Contained, SandboxPlan, StartSpec};
 
 pub(in crate::sandbox) const VERB: &str = "contain";
 
@@ -92,7 +92,8 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
         enclosure.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
     let record = Record { socket: contained.socket.clone(), name: name(&contained, attempt) };
     record.write(attempt).map_err(|error| not(error.to_string()))?;
-    let engine = Engine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
+    let engine =
+        ContainerEngine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
     let name = record.name.as_str();
     let ended = match begin(&engine, name, attempt, &start, &enclosure, &contained, &mut asked).await {
         Ok(Some(streams)) => follow(&engine, name, attempt, &enclosure.caps, streams, asked).await,
@@ -124,15 +125,15 @@ struct Streams {
 
 /// Made, listened to, and started; none if somebody no longer wants it.
 async fn begin(
-    engine: &Engine,
+    engine: &ContainerEngine,
     name: &str,
     attempt: &Attempt,
-    start: &Start,
+    start: &StartSpec,
     enclosure: &SandboxPlan,
     contained: &Contained,
     asked: &mut Asked,
 ) -> Result<Option<Streams>, String> {
-    let said = |trouble: Trouble| trouble.to_string();
+    let said = |trouble: EngineError| trouble.to_string();
     let nothing = attempt.folder().join("nothing");
     DirBuilder::new().recursive(true).mode(0o700).create(&nothing).map_err(|error| error.to_string())?;
     let prompt = fs::read(attempt.folder().join("prompt")).map_err(|error| error.to_string())?;
@@ -141,7 +142,7 @@ async fn begin(
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let user = if engine.is_rootless().await.map_err(said)? { "0:0".to_owned() } else { own_ids() };
-    let mut order = Order {
+    let mut order = ContainerSpec {
         start,
         enclosure,
         contained,
@@ -155,7 +156,7 @@ async fn begin(
     };
     match create(engine, name, &order.body()?).await {
         // Not every engine has one to put into the container.
-        Err(Trouble::Refused { message, .. })
+        Err(EngineError::Refused { message, .. })
             if message.contains("init binary") || message.contains("docker-init") =>
         {
             order.init = false;
@@ -177,9 +178,9 @@ async fn begin(
 }
 
 /// The name is this attempt's alone: what has it already is of a process that died before it could remove it.
-async fn create(engine: &Engine, name: &str, order: &Value) -> Result<(), Trouble> {
+async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(), EngineError> {
     match engine.create(name, order).await {
-        Err(Trouble::Refused { status: 409, .. }) => {
+        Err(EngineError::Refused { status: 409, .. }) => {
             leftover::end(engine, name).await?;
             engine.create(name, order).await
         }
@@ -199,7 +200,7 @@ fn own_ids() -> String {
 
 /// Carries words in and out, and wishes in, until it has ended.
 async fn follow(
-    engine: &Engine,
+    engine: &ContainerEngine,
     name: &str,
     attempt: &Attempt,
     caps: &Caps,
@@ -211,7 +212,7 @@ async fn follow(
     };
     let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
-    let mut limits = Limits::of(engine, name, attempt, caps).await;
+    let mut limits = LimitWatch::of(engine, name, attempt, caps).await;
     let hand_on = async {
         loop {
             let signal = asked.next().await;

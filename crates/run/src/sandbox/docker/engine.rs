@@ -29,7 +29,7 @@ const IN_A_PATH: &AsciiSet =
 
 /// Why an engine did not do what was asked.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum EngineError {
     #[error(
         "no engine listens at {}: start Docker or Podman (`podman system service`), or say where it is by `sandbox.socket` or DOCKER_HOST",
         .0.display()
@@ -52,15 +52,15 @@ pub(super) enum Way {
 }
 
 #[derive(Debug, Clone)]
-pub struct Engine {
+pub struct ContainerEngine {
     socket: PathBuf,
     version: String,
     said: String,
 }
 
-impl Engine {
+impl ContainerEngine {
     /// Asks who is there, and which version of the API we can speak with it.
-    pub async fn find(socket: &Path) -> Result<Self, Trouble> {
+    pub async fn find(socket: &Path) -> Result<Self, EngineError> {
         let mut engine = Self { socket: socket.to_owned(), version: String::new(), said: String::new() };
         let answer = engine.within(SOON, engine.send(Method::GET, "/_ping", None)).await?;
         let named = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
@@ -84,49 +84,49 @@ impl Engine {
     }
 
     /// Whether it runs without root, which makes its root whoever runs it.
-    pub(super) async fn is_rootless(&self) -> Result<bool, Trouble> {
+    pub(super) async fn is_rootless(&self) -> Result<bool, EngineError> {
         let info = self.ask(Method::GET, "/info", None, LATER).await?;
         let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Ok(options.into_iter().any(|option| option.contains("rootless")))
     }
 
-    pub(super) async fn image(&self, name: &str) -> Result<(), Trouble> {
+    pub(super) async fn image(&self, name: &str) -> Result<(), EngineError> {
         let path = format!("/images/{}/json", utf8_percent_encode(name, IN_A_PATH));
         self.ask(Method::GET, &path, None, SOON).await.map(|_| ())
     }
 
-    pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), Trouble> {
+    pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), EngineError> {
         self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LATER)
             .await
             .map(|_| ())
     }
 
-    pub(super) async fn start(&self, name: &str) -> Result<(), Trouble> {
+    pub(super) async fn start(&self, name: &str) -> Result<(), EngineError> {
         self.ask(Method::POST, &format!("/containers/{name}/start"), None, LATER).await.map(|_| ())
     }
 
-    pub(super) async fn inspect(&self, name: &str) -> Result<Value, Trouble> {
+    pub(super) async fn inspect(&self, name: &str) -> Result<Value, EngineError> {
         self.ask(Method::GET, &format!("/containers/{name}/json"), None, SOON).await
     }
 
     /// `TERM`, `INT` or `KILL`.
-    pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), Trouble> {
+    pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), EngineError> {
         let path = format!("/containers/{name}/kill?signal=SIG{signal}");
         self.ask(Method::POST, &path, None, SOON).await.map(|_| ())
     }
 
     /// The exit code, once there is one.
-    pub(super) async fn wait(&self, name: &str) -> Result<i64, Trouble> {
+    pub(super) async fn wait(&self, name: &str) -> Result<i64, EngineError> {
         let answer = self.send(Method::POST, &format!("/containers/{name}/wait"), None).await?;
         let answer = self.read(answer).await?;
         answer["StatusCode"].as_i64().ok_or_else(|| self.strange(format!("no exit code in {answer}")))
     }
 
     /// With its volumes. Says whether it was there.
-    pub(super) async fn remove(&self, name: &str) -> Result<bool, Trouble> {
+    pub(super) async fn remove(&self, name: &str) -> Result<bool, EngineError> {
         let path = format!("/containers/{name}?force=true&v=true");
         match self.ask(Method::DELETE, &path, None, LATER).await {
-            Err(Trouble::Refused { status: 404, .. }) => Ok(false),
+            Err(EngineError::Refused { status: 404, .. }) => Ok(false),
             removed => removed.map(|_| true),
         }
     }
@@ -137,7 +137,7 @@ impl Engine {
         label: &str,
         value: &str,
         of: &str,
-    ) -> Result<Vec<(String, String)>, Trouble> {
+    ) -> Result<Vec<(String, String)>, EngineError> {
         let filters = serde_json::json!({ "label": [format!("{label}={value}")] }).to_string();
         let path =
             format!("/containers/json?all=true&filters={}", utf8_percent_encode(&filters, NON_ALPHANUMERIC));
@@ -151,7 +151,7 @@ impl Engine {
 
     /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, Podman loses what
     /// is still to be said on the same one. It sends what is said to both all the same, and waits until it is taken.
-    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, Trouble> {
+    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, EngineError> {
         let streams = match way {
             Way::In => "stdin=1&stdout=1&stderr=1",
             Way::Out => "stdout=1&stderr=1",
@@ -172,7 +172,7 @@ impl Engine {
         path: &str,
         body: Option<&Value>,
         patience: Duration,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, EngineError> {
         let answered = async { self.read(self.send(method, path, body).await?).await };
         self.within(patience, answered).await
     }
@@ -182,7 +182,7 @@ impl Engine {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Response<Incoming>, Trouble> {
+    ) -> Result<Response<Incoming>, EngineError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreached(&error))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -203,13 +203,13 @@ impl Engine {
     }
 
     /// Nothing, for an answer with nothing in it.
-    async fn read(&self, answer: Response<Incoming>) -> Result<Value, Trouble> {
+    async fn read(&self, answer: Response<Incoming>) -> Result<Value, EngineError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), LONGEST).collect().await;
         let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
         // 304: it is so already.
         if !status.is_success() && status != StatusCode::NOT_MODIFIED {
-            return Err(Trouble::Refused { status: status.as_u16(), message: told(&body) });
+            return Err(EngineError::Refused { status: status.as_u16(), message: told(&body) });
         }
         if body.is_empty() {
             return Ok(Value::Null);
@@ -220,23 +220,23 @@ impl Engine {
     async fn within<T>(
         &self,
         patience: Duration,
-        answer: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
-        let silent = |_| Trouble::Silent(self.socket.clone(), patience);
+        answer: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let silent = |_| EngineError::Silent(self.socket.clone(), patience);
         tokio::time::timeout(patience, answer).await.map_err(silent)?
     }
 
-    fn unreached(&self, error: &io::Error) -> Trouble {
+    fn unreached(&self, error: &io::Error) -> EngineError {
         let socket = self.socket.clone();
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Trouble::Nobody(socket),
-            io::ErrorKind::PermissionDenied => Trouble::Closed(socket),
-            _ => Trouble::Strange { socket, why: error.to_string() },
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => EngineError::Nobody(socket),
+            io::ErrorKind::PermissionDenied => EngineError::Closed(socket),
+            _ => EngineError::Strange { socket, why: error.to_string() },
         }
     }
 
-    fn strange(&self, why: String) -> Trouble {
-        Trouble::Strange { socket: self.socket.clone(), why }
+    fn strange(&self, why: String) -> EngineError {
+        EngineError::Strange { socket: self.socket.clone(), why }
     }
 }
 

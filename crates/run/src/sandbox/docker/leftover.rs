@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::engine::{Engine, Trouble, at_once};
+use super::engine::{ContainerEngine, EngineError, at_once};
 use crate::attempt::Attempt;
 use cowhand_system::remove::is_gone;
 
@@ -60,13 +60,13 @@ impl Record {
 }
 
 /// Ended and removed, whatever it was doing; one that is not there is as good. Says whether it was.
-pub(super) async fn end(engine: &Engine, name: &str) -> Result<bool, Trouble> {
+pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, EngineError> {
     // Some engines ask before they kill, and wait. One that does not run cannot be killed, which is as good.
     engine.signal(name, "KILL").await.ok();
     for _ in 0..TRIES {
         match engine.remove(name).await {
             // Somebody else is at it.
-            Err(Trouble::Refused { status: 409, .. }) => tokio::time::sleep(BUSY).await,
+            Err(EngineError::Refused { status: 409, .. }) => tokio::time::sleep(BUSY).await,
             removed => return removed,
         }
     }
@@ -77,13 +77,13 @@ pub(super) async fn end(engine: &Engine, name: &str) -> Result<bool, Trouble> {
 pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
     let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
     let ended = async {
-        let engine = Engine::find(&socket).await?;
+        let engine = ContainerEngine::find(&socket).await?;
         if !end(&engine, &name).await? {
             // Whoever asked for it may have been killed before the engine was done.
             tokio::time::sleep(BEING_MADE).await;
             end(&engine, &name).await?;
         }
-        Ok::<_, Trouble>(())
+        Ok::<_, EngineError>(())
     };
     ended.await.map_err(|trouble| format!("its container {name} may still be there: {trouble}"))?;
     Record::forget(attempt).map_err(|error| error.to_string())
@@ -117,9 +117,9 @@ impl Attempt {
 /// about the folder of each attempt that has one.
 pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, String> {
     let found = async {
-        let engine = Engine::find(socket).await?;
+        let engine = ContainerEngine::find(socket).await?;
         let found = engine.labelled(STATE, &state.to_string_lossy(), ATTEMPT).await?;
-        Ok::<_, Trouble>((engine, found))
+        Ok::<_, EngineError>((engine, found))
     };
     let (engine, found) = found.await.map_err(|trouble| trouble.to_string())?;
     let mut ended = 0;

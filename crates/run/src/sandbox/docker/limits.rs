@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cowhand_core::sandbox::Caps;
 
-use super::engine::Engine;
+use super::engine::ContainerEngine;
 use crate::attempt::Attempt;
 use crate::caps::{memory_reached, of_process, reached};
 
@@ -14,7 +14,7 @@ use crate::caps::{memory_reached, of_process, reached};
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What is looked at, and what was told.
-pub(super) struct Limits<'a> {
+pub(super) struct LimitWatch<'a> {
     attempt: &'a Attempt,
     caps: &'a Caps,
     groups: Vec<PathBuf>,
@@ -22,8 +22,13 @@ pub(super) struct Limits<'a> {
     pids_told: bool,
 }
 
-impl<'a> Limits<'a> {
-    pub(super) async fn of(engine: &Engine, name: &str, attempt: &'a Attempt, caps: &'a Caps) -> Self {
+impl<'a> LimitWatch<'a> {
+    pub(super) async fn of(
+        engine: &ContainerEngine,
+        name: &str,
+        attempt: &'a Attempt,
+        caps: &'a Caps,
+    ) -> Self {
         let capped = caps.memory.is_some() || caps.pids.is_some();
         let groups = match engine.inspect(name).await {
             Ok(found) if capped => found["State"]["Pid"].as_i64().map(of_process).unwrap_or_default(),
@@ -48,7 +53,7 @@ impl<'a> Limits<'a> {
     }
 
     /// Engines know of memory, too, once it is over.
-    pub(super) async fn look_back(&mut self, engine: &Engine, name: &str) {
+    pub(super) async fn look_back(&mut self, engine: &ContainerEngine, name: &str) {
         let Some(bytes) = self.caps.memory else { return };
         match engine.inspect(name).await {
             Ok(found) if found["State"]["OOMKilled"] == true => {

@@ -5,12 +5,12 @@
 //! is stands in the attempt's folder before it is made (`leftover`): whoever comes after finds it and ends it.
 
 pub mod contain;
+mod container_spec;
 pub mod engine;
 mod filter;
 mod frames;
 pub mod leftover;
 mod limits;
-mod order;
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ use cowhand_core::sandbox::Container;
 use cowhand_core::shape::DEFAULT_IMAGE;
 
 use crate::start::Contained;
-use engine::{Engine, Trouble};
+use engine::{ContainerEngine, EngineError};
 
 /// Where engines listen if nobody says where: Docker, Podman, and both without root.
 const PLACES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
@@ -58,13 +58,13 @@ pub async fn ready(contained: &Contained) -> Result<(), String> {
 
 /// With what the engine says about itself.
 async fn has_image(socket: &Path, image: &str) -> Result<String, String> {
-    let engine = Engine::find(socket).await.map_err(|trouble| trouble.to_string())?;
+    let engine = ContainerEngine::find(socket).await.map_err(|trouble| trouble.to_string())?;
     match engine.image(image).await {
         Ok(()) => Ok(engine.said().to_owned()),
-        Err(Trouble::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => Err(format!(
+        Err(EngineError::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => Err(format!(
             "the image {image}, which counts where `docker.image` names none, is not there: build it as herdctl's documentation says, or set `docker: {{image: …}}` in the fleet file, under `defaults` or the agent's `overrides`"
         )),
-        Err(Trouble::Refused { status: 404, .. }) => Err(format!(
+        Err(EngineError::Refused { status: 404, .. }) => Err(format!(
             "the image {image} is not there, and cowhand fetches none: `docker pull {image}` or `podman pull {image}` does"
         )),
         Err(trouble) => Err(trouble.to_string()),
@@ -77,7 +77,9 @@ pub fn ability(asked: &[&Container]) -> Result<String, String> {
         let socket = socket(container)?;
         let said = match &container.image {
             Some(image) => has_image(&socket, image).await?,
-            None => Engine::find(&socket).await.map_err(|trouble| trouble.to_string())?.said().to_owned(),
+            None => {
+                ContainerEngine::find(&socket).await.map_err(|trouble| trouble.to_string())?.said().to_owned()
+            }
         };
         Ok(format!("{said} at {}", socket.display()))
     };

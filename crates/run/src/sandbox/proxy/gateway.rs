@@ -18,14 +18,14 @@ use crate::attempt::{Attempt, CREDENTIALS};
 
 /// What the keeper is told for itself, in a file that is removed before the agent begins.
 #[derive(Serialize, Deserialize)]
-pub struct Credentials {
+pub struct ProxyCredentials {
     /// Where the provider is.
     pub upstream: String,
     pub header: String,
     pub value: String,
 }
 
-impl std::fmt::Debug for Credentials {
+impl std::fmt::Debug for ProxyCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("header", &self.header).finish_non_exhaustive()
     }
@@ -33,14 +33,14 @@ impl std::fmt::Debug for Credentials {
 
 impl Attempt {
     /// For its keeper alone; no sandbox lets the agent see them.
-    pub fn write_credentials(&self, credentials: &Credentials) -> io::Result<()> {
+    pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
         let file = self.create(CREDENTIALS)?;
         serde_json::to_writer(file, credentials).map_err(io::Error::other)
     }
 
     /// Read once.
-    pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<Credentials> {
+    pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
         let read = self.read(CREDENTIALS)?;
         fs::remove_file(self.folder().join(CREDENTIALS))?;
         read.ok_or_else(|| io::Error::other("the credentials are gone"))
@@ -72,7 +72,7 @@ const NOT_PASSED_ON: [&str; 12] = [
 const KEYS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 impl Gateway {
-    pub(super) fn new(credentials: &Credentials) -> io::Result<Self> {
+    pub(super) fn new(credentials: &ProxyCredentials) -> io::Result<Self> {
         let name: HeaderName = credentials.header.parse().map_err(io::Error::other)?;
         let mut value: HeaderValue = credentials
             .value

@@ -24,9 +24,9 @@ use reqwest::Body;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-pub use gateway::Credentials;
 use gateway::Gateway;
-use reach::Reach;
+pub use gateway::ProxyCredentials;
+use reach::AllowedHosts;
 
 /// Where programs in the sandbox find it.
 pub const INSIDE: &str = "127.0.0.1:3128";
@@ -37,7 +37,7 @@ const MOST_CONNECTIONS: usize = 200;
 const MOST_NOTES: usize = 50;
 
 struct Proxy {
-    reach: Reach,
+    reach: AllowedHosts,
     gateway: Option<Gateway>,
     notes: Notes,
 }
@@ -66,14 +66,14 @@ pub fn start(
     folder: &Path,
     stderr: File,
     hosts: Vec<Host>,
-    credentials: Option<&Credentials>,
+    credentials: Option<&ProxyCredentials>,
 ) -> io::Result<PathBuf> {
     let path = folder.join(SOCKET);
     let listener = listen(folder)?;
     listener.set_nonblocking(true)?;
     let gateway = credentials.map(Gateway::new).transpose()?;
     let notes = Notes { file: Mutex::new(stderr), written: AtomicUsize::new(0) };
-    let proxy = Arc::new(Proxy { reach: Reach::new(hosts), gateway, notes });
+    let proxy = Arc::new(Proxy { reach: AllowedHosts::new(hosts), gateway, notes });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _within = runtime.enter();

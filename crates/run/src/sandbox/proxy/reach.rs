@@ -7,9 +7,9 @@ use reqwest::Url;
 
 use crate::address::{self, Unreachable};
 
-pub(super) struct Reach(Vec<Host>);
+pub(super) struct AllowedHosts(Vec<Host>);
 
-impl Reach {
+impl AllowedHosts {
     pub(super) const fn new(hosts: Vec<Host>) -> Self {
         Self(hosts)
     }
@@ -35,7 +35,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_reached() {
         let hosts = ["127.0.0.1:81", "*.example.com", "localhost:82", "1.1.1.1"];
-        let reach = Reach::new(hosts.map(|host| host.parse().unwrap()).into());
+        let reach = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
         for (host, port, expected) in [
             ("127.0.0.1", 81, Ok("127.0.0.1:81")),
             ("127.0.0.1", 82, Err("not among")),
@@ -54,7 +54,7 @@ mod tests {
         let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
         assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
         // A name that leads inside leads nowhere.
-        let named = Reach::new(vec!["*.localhost:81".parse().unwrap()]);
+        let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);
         let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err();
         assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
     }

@@ -3,15 +3,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::permission::Rules;
+use super::permission::PermissionRules;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Orders {
+pub struct Instructions {
     /// The agent's program and its arguments.
     pub command: Vec<String>,
-    pub session: Wanted,
+    pub session: SessionRequest,
     pub model: Option<String>,
-    pub rules: Rules,
+    pub rules: PermissionRules,
     /// In the protocol's own form; they may hold secrets.
     pub mcp_servers: Vec<Value>,
     /// For every answer but the one to the prompt.
@@ -20,7 +20,7 @@ pub struct Orders {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum SessionRequest {
     Fresh,
     Resume(String),
     Fork(String),

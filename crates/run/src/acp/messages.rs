@@ -18,12 +18,12 @@ pub const FAILED: &str = "failed";
 
 /// Where the lines go; a check of an agent needs none.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Told {
+pub(super) enum MessageSink {
     Stdout,
     Nowhere,
 }
 
-impl Told {
+impl MessageSink {
     pub(super) fn raw(self, line: &str) -> io::Result<()> {
         match self {
             Self::Stdout => {

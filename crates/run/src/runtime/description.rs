@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::roster::Agent;
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 
-use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
+use super::{Reader, SessionChoice, acp, claude, codex, command, gemini, opencode};
 use crate::process::StopSignal;
 
 /// In the place of a program: the one that the keeper is, too, wherever that is.
@@ -14,9 +14,9 @@ pub(crate) const OURSELVES: &str = "(cowhand)";
 
 /// What is to be started.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct LaunchRequest<'a> {
     pub agent: &'a Agent,
-    pub session: &'a Session,
+    pub session: &'a SessionChoice,
     /// Where the plan's files will be, for the owner only.
     pub folder: &'a Path,
     /// What the program gets anyway, for runtimes that have to look something up where it does.
@@ -26,7 +26,7 @@ pub struct Order<'a> {
 /// How to start it. Whatever may be secret is in `files` and `environment`, which nobody else can read; arguments are
 /// for everyone to see.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct CommandLine {
     pub argv: Vec<String>,
     /// Unless somebody set them already.
     pub defaults: Vec<(&'static str, String)>,
@@ -60,7 +60,7 @@ pub struct Description {
     /// The oldest version whose options and output are known to be these.
     pub oldest: Option<[u32; 3]>,
     pub capabilities: Capabilities,
-    pub plan: fn(&Order<'_>) -> Plan,
+    pub plan: fn(&LaunchRequest<'_>) -> CommandLine,
     /// For output of which nothing is known but the runtime.
     pub reader: fn() -> Reader,
     /// How a person goes on with a session in a terminal: the arguments before its id.
@@ -68,14 +68,14 @@ pub struct Description {
     /// What its program says when a session is not there, in one way or another.
     pub missing: &'static [&'static str],
     /// Where its program keeps its own things: sessions, settings, logins. A sandbox leaves them to it.
-    pub homes: &'static [Home],
+    pub homes: &'static [RuntimePath],
     /// How its provider is reached through us; none if its program cannot be told.
-    pub provider: Option<fn(&Agent) -> Provider>,
+    pub provider: Option<fn(&Agent) -> ProviderAccess>,
 }
 
 /// Where a runtime's program finds its model, and by which key.
 #[derive(Debug, Clone, Copy)]
-pub struct Provider {
+pub struct ProviderAccess {
     /// The variable that says where the provider is.
     pub address: &'static str,
     /// Where it is otherwise.
@@ -103,7 +103,7 @@ pub(super) const fn by_variables(_: &mut Lead<'_>) {}
 
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
-pub struct Home {
+pub struct RuntimePath {
     /// The variable that says where it is, if it is set.
     pub variable: &'static str,
     /// Where it is otherwise, in the user's home.
@@ -115,7 +115,7 @@ pub struct Home {
     pub first: Option<(&'static str, &'static str)>,
 }
 
-impl Home {
+impl RuntimePath {
     pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
         Self { variable, folder, below: "", is_folder: true, first: None }
     }
@@ -141,17 +141,19 @@ pub const fn description(runtime: Runtime) -> &'static Description {
 }
 
 /// Why this session cannot be had, if it cannot.
-pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
+pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<String> {
     let can = description(runtime).capabilities;
     let name = runtime.name();
     match session {
-        Session::Resume(id) | Session::FreshAs(id) | Session::Fork { of: id, .. } if !is_plain(id) => {
+        SessionChoice::Resume(id) | SessionChoice::FreshAs(id) | SessionChoice::Fork { of: id, .. }
+            if !is_plain(id) =>
+        {
             Some(format!("{id:?} is no session of `runtime: {name}`"))
         }
-        Session::Resume(_) if !can.resume => {
+        SessionChoice::Resume(_) if !can.resume => {
             Some(format!("`runtime: {name}` cannot go on with an earlier session"))
         }
-        Session::Fork { .. } if !can.fork => Some(format!(
+        SessionChoice::Fork { .. } if !can.fork => Some(format!(
             "`runtime: {name}` cannot fork a session; `retry` runs the job again in a fresh one"
         )),
         _ => None,
@@ -165,7 +167,7 @@ pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
 
 /// How a person goes on with a session in a terminal, or why it cannot be done.
 pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, String> {
-    if let Some(refusal) = refusal(runtime, &Session::Resume(session.to_owned())) {
+    if let Some(refusal) = refusal(runtime, &SessionChoice::Resume(session.to_owned())) {
         return Err(refusal);
     }
     let description = description(runtime);
@@ -182,7 +184,7 @@ fn is_plain(id: &str) -> bool {
         && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
 }
 
-impl Order<'_> {
+impl LaunchRequest<'_> {
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -264,8 +266,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused_in_words() {
-        let fork = |of: &str| Session::Fork { of: of.to_owned(), as_id: None };
-        let resume = |id: &str| Session::Resume(id.to_owned());
+        let fork = |of: &str| SessionChoice::Fork { of: of.to_owned(), as_id: None };
+        let resume = |id: &str| SessionChoice::Resume(id.to_owned());
         for (runtime, session, expected) in [
             (
                 Runtime::Gemini,
@@ -282,7 +284,7 @@ mod tests {
             (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
             (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
             (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
-            (Runtime::Gemini, Session::Fresh, None),
+            (Runtime::Gemini, SessionChoice::Fresh, None),
         ] {
             assert_eq!(refusal(runtime, &session).as_deref(), expected, "{runtime:?} {session:?}");
         }

@@ -7,12 +7,12 @@ use cowhand_core::sandbox::Reaches;
 use serde_json::{Value, json};
 
 use super::leftover::{ATTEMPT, STATE};
-use crate::start::{Bound, Contained, SandboxPlan, Start};
+use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
 
 /// All that an order is made of.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order<'a> {
-    pub(super) start: &'a Start,
+pub(super) struct ContainerSpec<'a> {
+    pub(super) start: &'a StartSpec,
     pub(super) enclosure: &'a SandboxPlan,
     pub(super) contained: &'a Contained,
     pub(super) attempt: &'a str,
@@ -29,7 +29,7 @@ pub(super) struct Order<'a> {
     pub(super) init: bool,
 }
 
-impl Order<'_> {
+impl ContainerSpec<'_> {
     pub(super) fn body(&self) -> Result<Value, String> {
         let (contained, caps) = (self.contained, &self.enclosure.caps);
         let mounts = self.mounts();
@@ -186,7 +186,7 @@ mod tests {
 
     fn body(enclosure: &SandboxPlan) -> Result<Value, String> {
         let argv = ["sh", "-c", "x"].map(str::to_owned).into();
-        let start = Start {
+        let start = StartSpec {
             argv,
             directory: "/w".into(),
             stop_signal: StopSignal::Terminate,
@@ -197,7 +197,7 @@ mod tests {
         };
         let contained = enclosure.container.clone().unwrap_or_default();
         let environment = [("PATH", "/outside"), ("A", "b=c")];
-        Order {
+        ContainerSpec {
             start: &start,
             enclosure,
             contained: &contained,

@@ -16,7 +16,7 @@ pub(super) const SUMMARY_CAP: usize = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Heard {
+pub(super) struct OutputRecord {
     /// The last thing the agent said as a whole.
     said: Option<String>,
     /// The last error message it wrote.
@@ -29,7 +29,7 @@ pub(super) struct Heard {
     pub(super) tools: u64,
 }
 
-impl Heard {
+impl OutputRecord {
     pub(super) fn message(&mut self, message: &OutputMessage) {
         match message {
             OutputMessage::Assistant { content: Some(content), partial, .. }
