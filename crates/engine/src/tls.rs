@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 use x509_cert::der::Decode as _;
 
-use cowhand_system::named_file::{self, KEY_BYTES};
+use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
 /// So long before a certificate ends, somebody should know.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -124,7 +124,8 @@ fn key(place: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn read(place: &Path) -> Result<Vec<u8>, TlsError> {
-    named_file::read(place, KEY_BYTES).map_err(|source| TlsError::Read { place: place.to_owned(), source })
+    named_file::read(place, MAX_KEY_BYTES)
+        .map_err(|source| TlsError::Read { place: place.to_owned(), source })
 }
 
 /// Of a key nothing is quoted.

@@ -27,17 +27,17 @@ pub struct Attempt {
 }
 
 /// The records of who is at work.
-pub(super) const KEEPER: &str = "keeper.json";
-pub(super) const AGENT: &str = "agent.json";
-const LOCK: &str = "lock";
-const KEEPER_LOG: &str = "keeper.log";
+pub(super) const KEEPER_FILE: &str = "keeper.json";
+pub(super) const AGENT_FILE: &str = "agent.json";
+const LOCK_FILE: &str = "lock";
+const KEEPER_LOG_FILE: &str = "keeper.log";
 /// Of what a keeper said, in characters.
-const LONGEST_SAID: usize = 500;
-const CGROUP: &str = "cgroup";
-pub(super) const CAPS: &str = "caps";
-pub(super) const CREDENTIALS: &str = "credentials";
-const HOOK: &str = "hook";
-const RESUMED: &str = "resumed";
+const MAX_KEEPER_MESSAGE_BYTES: usize = 500;
+const CGROUP_FILE: &str = "cgroup";
+pub(super) const CAPS_FILE: &str = "caps";
+pub(super) const CREDENTIALS_FILE: &str = "credentials";
+const HOOK_SUFFIX: &str = "hook";
+const RESUMED_FILE: &str = "resumed";
 
 /// What is known before an agent begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Attempt {
 
     /// A hook of the job that is a process: kept in the same way, and never taken for an attempt of the job itself.
     pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
-        Self::named(state, format!("{job}.{HOOK}{number}"))
+        Self::named(state, format!("{job}.{HOOK_SUFFIX}{number}"))
     }
 
     fn named(state: &Path, name: String) -> Self {
@@ -96,13 +96,13 @@ impl Attempt {
     /// The job and the number, if this is one of its hooks.
     pub fn hook(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
-        Some((job.parse().ok()?, number.strip_prefix(HOOK)?.parse().ok()?))
+        Some((job.parse().ok()?, number.strip_prefix(HOOK_SUFFIX)?.parse().ok()?))
     }
 
     pub fn at(folder: &Path) -> io::Result<Self> {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let is_one = name.rsplit_once('.').is_some_and(|(job, number)| {
-            let number = number.strip_prefix(HOOK).unwrap_or(number);
+            let number = number.strip_prefix(HOOK_SUFFIX).unwrap_or(number);
             job.parse::<JobId>().is_ok() && number.parse::<u32>().is_ok()
         });
         if !is_one {
@@ -125,7 +125,7 @@ impl Attempt {
 
     /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
     pub fn mark(&self) -> (String, String) {
-        (process::MARK.to_owned(), self.name.clone())
+        (process::ATTEMPT_VARIABLE.to_owned(), self.name.clone())
     }
 
     /// Where files are that the agent's program reads and nobody else may.
@@ -147,7 +147,7 @@ impl Attempt {
 
     /// After the end: nobody needs their secrets any more.
     pub fn forget_private(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS)))?;
+        absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
         remove_folder(&self.private())
     }
 
@@ -189,8 +189,8 @@ impl Attempt {
             writeln!(stderr, "cowhand: {note}")?;
         }
         match &prelude.resumed {
-            Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
-            None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED)))?,
+            Some(session) => self.create(RESUMED_FILE)?.write_all(session.as_bytes())?,
+            None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
         }
         self.write("start.json", &start.by(program))?;
         let mark = self.mark();
@@ -204,15 +204,18 @@ impl Attempt {
             // The lock passes from us to the keeper without a moment in which nobody has it.
             .stdin(lock)
             .stdout(Stdio::null())
-            .stderr(self.create(KEEPER_LOG)?)
+            .stderr(self.create(KEEPER_LOG_FILE)?)
             .spawn()
     }
 
     /// The last line that its keeper wrote about trouble of its own.
     pub fn keeper_said(&self) -> Option<String> {
-        let said = fs::read(self.folder.join(KEEPER_LOG)).ok()?;
+        let said = fs::read(self.folder.join(KEEPER_LOG_FILE)).ok()?;
         let said = String::from_utf8_lossy(&said);
-        said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(|line| cut(line, 0, LONGEST_SAID))
+        said.lines()
+            .map(str::trim)
+            .rfind(|line| !line.is_empty())
+            .map(|line| cut(line, 0, MAX_KEEPER_MESSAGE_BYTES))
     }
 
     /// Says whether files can be written in its folder.
@@ -224,12 +227,12 @@ impl Attempt {
 
     /// The keeper could not come as far as to start the agent, so another attempt may.
     pub(super) fn forget_keeper(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(KEEPER)))
+        absent_is_ok(fs::remove_file(self.folder.join(KEEPER_FILE)))
     }
 
     /// The session that it goes on with, if it does.
     pub fn resumed(&self) -> Option<String> {
-        fs::read_to_string(self.folder.join(RESUMED)).ok().filter(|session| !session.is_empty())
+        fs::read_to_string(self.folder.join(RESUMED_FILE)).ok().filter(|session| !session.is_empty())
     }
 
     /// As if it had never been: only for one in which nothing happened.
@@ -239,7 +242,7 @@ impl Attempt {
 
     /// The process that watches over it, if it is known.
     pub fn keeper_pid(&self) -> Option<i32> {
-        Some(self.identity(KEEPER).ok()??.pid)
+        Some(self.identity(KEEPER_FILE).ok()??.pid)
     }
 
     /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
@@ -256,17 +259,17 @@ impl Attempt {
     /// run again; what may have begun cannot.
     pub fn began(&self) -> io::Result<bool> {
         // Also if the record itself was damaged since.
-        fs::exists(self.folder.join(KEEPER))
+        fs::exists(self.folder.join(KEEPER_FILE))
     }
 
     /// Whether it is written down which process the agent is.
     pub(super) fn has_agent(&self) -> bool {
-        self.folder.join(AGENT).exists()
+        self.folder.join(AGENT_FILE).exists()
     }
 
     /// When its keeper started the agent; none if it never did, or on another machine.
     pub fn agent_began(&self) -> Option<Timestamp> {
-        Timestamp::try_from(fs::metadata(self.folder.join(AGENT)).ok()?.modified().ok()?).ok()
+        Timestamp::try_from(fs::metadata(self.folder.join(AGENT_FILE)).ok()?.modified().ok()?).ok()
     }
 
     /// When it last wrote anything.
@@ -277,7 +280,7 @@ impl Attempt {
 
     /// The control group that its keeper made, if it made one and it is still there.
     pub(super) fn cgroup(&self) -> io::Result<Option<Cgroup>> {
-        match fs::read_to_string(self.folder.join(CGROUP)) {
+        match fs::read_to_string(self.folder.join(CGROUP_FILE)) {
             Ok(path) => Ok(Cgroup::at(PathBuf::from(path))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -285,11 +288,11 @@ impl Attempt {
     }
 
     pub(super) fn record_cgroup(&self, cgroup: &Cgroup) -> io::Result<()> {
-        self.create(CGROUP)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
+        self.create(CGROUP_FILE)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
     }
 
     pub(super) fn record_caps(&self, groups: &[&Path]) -> io::Result<()> {
-        let mut file = self.create(CAPS)?;
+        let mut file = self.create(CAPS_FILE)?;
         groups.iter().try_for_each(|group| writeln!(file, "{}", group.display()))
     }
 
@@ -305,7 +308,7 @@ impl Attempt {
     /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
     /// however the keeper ends.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
-        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK))?;
+        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK_FILE))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -315,7 +318,7 @@ impl Attempt {
 
     /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
     pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
-        let lock = match own().write(true).open(self.folder.join(LOCK)) {
+        let lock = match own().write(true).open(self.folder.join(LOCK_FILE)) {
             // Without its folder nothing is known of it at all.
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_gone(&self.folder) => {
                 return Ok(AttemptLock::Missing);

@@ -19,7 +19,7 @@ impl Default for BoundedStreams {
 }
 
 /// The processes are gone by then, so the streams end; unless one of them gave its end to a stranger.
-const LAST_BYTES: Duration = Duration::from_secs(2);
+const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl BoundedStreams {
     /// Keeps the first `limit` bytes in the file and reads the rest, so that the writer is not held up.
@@ -33,7 +33,7 @@ impl BoundedStreams {
     /// Until all that was written is in the files.
     pub(super) fn finish(self) -> io::Result<()> {
         for _ in 0..self.begun {
-            match self.ended.1.recv_timeout(LAST_BYTES) {
+            match self.ended.1.recv_timeout(STREAM_END_TIMEOUT) {
                 Ok(copied) => copied?,
                 Err(_) => return Ok(()),
             }

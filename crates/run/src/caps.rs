@@ -13,7 +13,7 @@ use super::attempt::Attempt;
 use super::cgroup::{self, Cgroup};
 
 /// What processor time is counted in, in microseconds.
-const PERIOD: u64 = 100_000;
+const CPU_PERIOD_MICROS: u64 = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
@@ -133,7 +133,7 @@ impl Groups {
 
     /// The group of version 1 for one controller.
     fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), String> {
-        let path = home.join(format!("{}{name}", super::process::GROUP));
+        let path = home.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)
             .map_err(|error| format!("no control group can be made in {}: {error}", home.display()))?;
         // Several controllers may share a hierarchy, and then a group.
@@ -295,7 +295,7 @@ fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
         }
         Controller::Pids => put(group, "pids.max", u64::from(caps.pids.unwrap_or_default())),
         Controller::Cpu => {
-            put(group, "cpu.cfs_period_us", PERIOD)?;
+            put(group, "cpu.cfs_period_us", CPU_PERIOD_MICROS)?;
             put(group, "cpu.cfs_quota_us", quota(caps))
         }
     }
@@ -311,7 +311,7 @@ fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
             Ok(())
         }
         Controller::Pids => put(group, "pids.max", u64::from(caps.pids.unwrap_or_default())),
-        Controller::Cpu => write(group, "cpu.max", &format!("{} {PERIOD}", quota(caps))),
+        Controller::Cpu => write(group, "cpu.max", &format!("{} {CPU_PERIOD_MICROS}", quota(caps))),
     }
 }
 
@@ -322,7 +322,7 @@ fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
     reason = "the config bounds it to a thousand processors"
 )]
 fn quota(caps: &Caps) -> u64 {
-    (caps.cpu.unwrap_or_default() * PERIOD as f64) as u64
+    (caps.cpu.unwrap_or_default() * CPU_PERIOD_MICROS as f64) as u64
 }
 
 /// Written, and read again: a limit that the kernel does not show is none.

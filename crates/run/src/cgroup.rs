@@ -21,7 +21,7 @@ impl Cgroup {
 
     /// A group elsewhere; `home` is where the keeper goes back to.
     pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
-        let path = parent.join(format!("{}{name}", super::process::GROUP));
+        let path = parent.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)?;
         if path.join("cgroup.kill").exists() {
             return Ok(Self { path, home });

@@ -13,11 +13,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::minder::{Line, Minded};
 
 /// Between two looks at whether it has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// For the last words of whoever still holds its pipes once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+const OUTPUT_END_TIMEOUT: Duration = Duration::from_millis(500);
 /// What is kept of the end of its complaints, and of its other words.
-const COMPLAINTS: usize = 4 << 10;
+const MAX_STDERR_BYTES: usize = 4 << 10;
 
 pub(crate) struct Ran {
     pub status: ExitStatus,
@@ -78,8 +78,8 @@ fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Res
             return Err(why);
         }
     };
-    let told = stdout.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
-    let complaint = stderr.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let told = stdout.and_then(|said| said.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
+    let complaint = stderr.and_then(|said| said.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
     let (complaint, last_words) = (complaint.text(), told.end.text());
     Ok(Ran { status, stdout: told.beginning, cut: told.cut, complaint, last_words })
 }
@@ -96,7 +96,7 @@ fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, WhyNot> {
         if let Some(patience) = bounds.patience.filter(|patience| begin.elapsed() >= *patience) {
             return Err(WhyNot::TookTooLong(patience));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHILD_POLL_INTERVAL);
     }
 }
 
@@ -142,7 +142,7 @@ struct LastBytes {
 impl LastBytes {
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
-        let excess = self.bytes.len().saturating_sub(COMPLAINTS);
+        let excess = self.bytes.len().saturating_sub(MAX_STDERR_BYTES);
         self.bytes.drain(..excess);
         self.cut |= excess > 0;
     }

@@ -12,11 +12,11 @@ use super::minder::Minded;
 use crate::redact::Redactor;
 
 /// It is asked before every firing, so it has to be quick.
-const PATIENCE: Duration = Duration::from_mins(1);
+const GATE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// So many of the last lines of each stream are told, and so many characters of the end of a line.
-const LINES: usize = 3;
-const LINE: usize = 150;
+const MAX_GATE_LINES: usize = 3;
+const MAX_GATE_LINE_CHARS: usize = 150;
 
 /// What a command answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub async fn allows(
     let stop = Arc::clone(&unwanted.0);
     let answer = tokio::task::spawn_blocking(move || {
         let hide = |text: &str| redactor.hide(text).into_owned();
-        ask(&minder, &command, &directory, PATIENCE, &stop, &hide)
+        ask(&minder, &command, &directory, GATE_TIMEOUT, &stop, &hide)
     })
     .await;
     drop(unwanted);
@@ -99,14 +99,14 @@ pub fn it_printed(said: &str) -> String {
 fn last_lines(texts: &[&str]) -> String {
     let of_text = |text: &&str| {
         let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        lines.drain(..lines.len().saturating_sub(LINES));
+        lines.drain(..lines.len().saturating_sub(MAX_GATE_LINES));
         lines.into_iter().map(end_of).collect::<Vec<_>>()
     };
     texts.iter().flat_map(of_text).collect::<Vec<_>>().join(" / ")
 }
 
 fn end_of(line: &str) -> String {
-    match line.chars().count().checked_sub(LINE) {
+    match line.chars().count().checked_sub(MAX_GATE_LINE_CHARS) {
         Some(more) if more > 0 => format!("…{}", line.chars().skip(more).collect::<String>()),
         _ => line.to_owned(),
     }
@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_told() {
-        let long = "x".repeat(LINE + 1);
+        let long = "x".repeat(MAX_GATE_LINE_CHARS + 1);
         for (texts, expected) in [
             (["", ""], String::new()),
             (["1\n2\n\n3\n4\n", "oops"], "2 / 3 / 4 / oops".to_owned()),
-            (["", &long], format!("…{}", "x".repeat(LINE))),
+            (["", &long], format!("…{}", "x".repeat(MAX_GATE_LINE_CHARS))),
         ] {
             assert_eq!(last_lines(&texts), expected);
         }

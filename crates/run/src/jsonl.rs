@@ -16,11 +16,11 @@ pub struct Jsonl {
 }
 
 /// What is read at once, and what is tried when that holds no whole line: more than any line of ours.
-const PART: u64 = 256 << 10;
-const LONGEST: u64 = 2 << 20;
+const READ_CHUNK_BYTES: u64 = 256 << 10;
+const MAX_LINE_BYTES: u64 = 2 << 20;
 
 /// The end of a file, where the last word stands as a rule.
-const LAST: u64 = 4 << 20;
+const TAIL_BYTES: u64 = 4 << 20;
 
 impl Jsonl {
     pub fn after(path: PathBuf, lines: u64) -> Self {
@@ -57,7 +57,7 @@ impl Jsonl {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let Some(mut file) = open(&self.path)? else { return Ok(Vec::new()) };
         let mut part = Vec::new();
-        for longest in [PART, LONGEST] {
+        for longest in [READ_CHUNK_BYTES, MAX_LINE_BYTES] {
             part.clear();
             file.seek(SeekFrom::Start(self.offset))?;
             let read = (&mut file).take(longest).read_to_end(&mut part)?;
@@ -80,8 +80,8 @@ impl Jsonl {
 pub fn final_output(path: &Path) -> io::Result<Option<String>> {
     let Some(file) = open(path)? else { return Ok(None) };
     let length = file.metadata()?.len();
-    let output = heard(file, length.saturating_sub(LAST))?;
-    if output.is_said() || length <= LAST {
+    let output = heard(file, length.saturating_sub(TAIL_BYTES))?;
+    if output.is_said() || length <= TAIL_BYTES {
         return Ok(output.into_text());
     }
     let Some(file) = open(path)? else { return Ok(None) };
@@ -92,7 +92,7 @@ fn heard(mut file: File, from: u64) -> io::Result<FinalOutput> {
     file.seek(SeekFrom::Start(from))?;
     let (mut lines, mut line, mut output) = (BufReader::new(file), Vec::new(), FinalOutput::default());
     // The first line may be half of one; then it is no message.
-    while (&mut lines).take(LONGEST).read_until(b'\n', &mut line)? > 0 {
+    while (&mut lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         if let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(&line)) {
             output.hear(message);
         }
@@ -132,7 +132,7 @@ mod tests {
             let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
             loop {
                 let part = jsonl.more().unwrap();
-                assert!(part.len() as u64 <= LONGEST && part.last().is_none_or(|end| *end == b'\n'));
+                assert!(part.len() as u64 <= MAX_LINE_BYTES && part.last().is_none_or(|end| *end == b'\n'));
                 if part.is_empty() {
                     break;
                 }

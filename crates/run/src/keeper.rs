@@ -22,27 +22,27 @@ use tokio::time::Instant;
 use cowhand_system::fault;
 use cowhand_system::remove::is_gone;
 
-use super::attempt::{AGENT, Attempt, KEEPER};
+use super::attempt::{AGENT_FILE, Attempt, KEEPER_FILE};
 use super::bounded::BoundedStreams;
 use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, ProcessIdentity};
-use super::reach::{self, PAUSE, complain};
+use super::reach::{self, WRITE_RETRY_DELAY, complain};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, Making};
-use super::shortage::{self, CLOSED};
+use super::shortage::{self, FOLDER_CLOSED};
 use super::start::{KeeperLimits, SandboxPlan, StartSpec};
 
 /// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
 /// Between two looks at what is left.
-const LOOK: Duration = Duration::from_millis(20);
-const CLEAN_UP_TRIES: u32 = 50;
+const KEEPER_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_CLEAN_UP_TRIES: u32 = 50;
 /// A year: a clock that is counted on much longer runs over.
 const FOREVER_MS: u64 = 365 * 24 * 3600 * 1000;
 /// How soon the agent of a folder that is gone is ended.
-const FOLDER_LOOK: Duration = Duration::from_secs(5);
+const FOLDER_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The whole life of a keeper process.
 pub fn keep(folder: &Path) -> ExitCode {
@@ -51,7 +51,7 @@ pub fn keep(folder: &Path) -> ExitCode {
         Err(error) => {
             // Nothing but the attempt's own folder is opened before the agent is started.
             let closed = error.kind() == io::ErrorKind::PermissionDenied;
-            complain(folder, &if closed { format!("{CLOSED}: {error}") } else { error.to_string() });
+            complain(folder, &if closed { format!("{FOLDER_CLOSED}: {error}") } else { error.to_string() });
             ExitCode::FAILURE
         }
     }
@@ -94,7 +94,7 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
         if !reach::was_closed(attempt) && !shortage::is_named_in(&error.to_string()) {
             return Err(error);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(WRITE_RETRY_DELAY);
     }
 }
 
@@ -141,7 +141,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     let grace = Duration::from_millis(start.grace_ms);
     let mut watch = Watch { agent, wrapped, grace, groups, ..Watch::default() };
-    let mut look_at_folder = tokio::time::interval(FOLDER_LOOK);
+    let mut look_at_folder = tokio::time::interval(FOLDER_POLL_INTERVAL);
     let mut orphaned = false;
     let mut deadline =
         start.limits.map(|limits| Instant::now() + Duration::from_millis(limits.lifetime_ms.min(FOREVER_MS)));
@@ -195,7 +195,7 @@ fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> 
 fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, String>> {
     // From here on we can be asked to stop.
     fault::place("keeper-waiting");
-    attempt.write(KEEPER, &ProcessIdentity::of(own_pid())?)?;
+    attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;
     // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
     // begins. The disk and the kernel, which takes its time with control groups, work side by side.
     let (synced, groups) = std::thread::scope(|scope| {
@@ -230,7 +230,7 @@ async fn end_all(groups: &Groups) -> io::Result<()> {
     while !matches!(reap()?, Reaped::NoneLeft) {
         groups.kill();
         process::signal_all(&process::descendants(own_pid()), Signal::KILL);
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(KEEPER_POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -294,7 +294,7 @@ fn spawn(
 }
 
 fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
-    attempt.write(AGENT, &ProcessIdentity::of(agent)?)
+    attempt.write(AGENT_FILE, &ProcessIdentity::of(agent)?)
 }
 
 fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> String {
@@ -307,7 +307,7 @@ fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> Str
             format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
         }
         io::ErrorKind::PermissionDenied if reach::was_closed(attempt) => {
-            format!("cannot start {program:?}: {CLOSED}: {error}")
+            format!("cannot start {program:?}: {FOLDER_CLOSED}: {error}")
         }
         io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),
         _ => format!("cannot start {program:?}: {error}"),
@@ -380,13 +380,13 @@ impl Watch {
             process::signal_all(&process::descendants(own_pid()), Signal::KILL);
         }
         // What was being forked at that moment is caught by the next look.
-        self.kill_at = Some(Instant::now() + LOOK);
+        self.kill_at = Some(Instant::now() + KEEPER_POLL_INTERVAL);
     }
 
     /// While the agent runs, only the grace ends the wait; afterwards we look again and again, since the end of a
     /// grandchild that somebody else reaped sends us no signal.
     async fn next_look(&self) {
-        let look = self.status.is_some().then(|| Instant::now() + LOOK);
+        let look = self.status.is_some().then(|| Instant::now() + KEEPER_POLL_INTERVAL);
         match (self.kill_at, look) {
             (Some(kill_at), None) => tokio::time::sleep_until(kill_at).await,
             (Some(kill_at), Some(look)) if kill_at <= look => tokio::time::sleep_until(kill_at).await,
@@ -397,11 +397,11 @@ impl Watch {
 
     /// The last of them may be a zombie for another moment, and the group busy with it.
     async fn clean_up(&self) {
-        for _ in 0..CLEAN_UP_TRIES {
+        for _ in 0..MAX_CLEAN_UP_TRIES {
             if self.groups.remove() {
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(KEEPER_POLL_INTERVAL).await;
         }
         // An empty group that is left behind costs nothing and is no reason to lose the ending.
     }

@@ -15,7 +15,7 @@ use super::runtime::{Reader, SessionChoice};
 use super::start::StartSpec;
 
 /// From the stop signal to the kill.
-const GRACE_MS: u64 = 10_000;
+const STOP_GRACE_MS: u64 = 10_000;
 
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -57,7 +57,7 @@ impl Launch {
             argv,
             directory,
             stop_signal,
-            grace_ms: GRACE_MS,
+            grace_ms: STOP_GRACE_MS,
             reader: Some(reader),
             limits: None,
             enclosure: None,
@@ -86,7 +86,7 @@ pub fn own_environment() -> impl Iterator<Item = (String, String)> {
 }
 
 /// What every agent may see of our own environment: where things are, how to speak, and how to reach a provider.
-const PASSED_ON: [&str; 16] = [
+const INHERITED_VARIABLES: [&str; 16] = [
     "PATH",
     "HOME",
     "USER",
@@ -104,23 +104,23 @@ const PASSED_ON: [&str; 16] = [
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",
 ];
-const PASSED_ON_BEGINNINGS: [&str; 9] =
+const INHERITED_PREFIXES: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
 /// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox no agent inherits
 /// more than the minimal set and what `pass_env` names.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_PREFIX);
+    let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);
     let named = agent.settings.pass_env.iter().flatten().any(|passed| passed == name);
     inherited
         || named
-        || PASSED_ON.contains(&upper.as_str())
-        || PASSED_ON_BEGINNINGS.iter().any(|start| name.starts_with(start))
+        || INHERITED_VARIABLES.contains(&upper.as_str())
+        || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
 }
 
 /// Variables that the daemon itself reads or sets; an agent that inherits everything gets only those of its own job.
-const OWN_PREFIX: &str = "COWHAND_";
+const OWN_VARIABLE_PREFIX: &str = "COWHAND_";
 
 /// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,
 /// `env` of the config over both.
@@ -156,11 +156,11 @@ struct WorkItemFile {
 }
 
 /// In the attempt's private folder.
-const WORK_ITEM: &str = "work-item.json";
+const WORK_ITEM_FILE: &str = "work-item.json";
 
 impl WorkItemFile {
     fn of(item: &WorkItem, folder: &Path) -> Result<Self, String> {
-        let file = folder.join(WORK_ITEM).to_string_lossy().into_owned();
+        let file = folder.join(WORK_ITEM_FILE).to_string_lossy().into_owned();
         let text = serde_json::to_string_pretty(item)
             .map_err(|error| format!("its work item cannot be written for it: {error}"))?;
         let variables = [
@@ -170,7 +170,7 @@ impl WorkItemFile {
             ("COWHAND_WORK_ITEM_FILE", file),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
-        Ok(Self { variables, file: (WORK_ITEM.to_owned(), text) })
+        Ok(Self { variables, file: (WORK_ITEM_FILE.to_owned(), text) })
     }
 }
 

@@ -24,7 +24,7 @@ use super::process::{descendants, signal_all};
 /// The hidden verb.
 pub const VERB: &str = "mind";
 /// Between two looks at what is left.
-const LOOK: Duration = Duration::from_millis(5);
+const MINDER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A command that is to run under a minder. Whoever runs it sets its directory, environment and output.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ fn run(argv: &[OsString], line: UnixStream) -> io::Result<i32> {
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => {
                 end_all();
-                thread::sleep(LOOK);
+                thread::sleep(MINDER_POLL_INTERVAL);
             }
             Err(Errno::CHILD) => break,
             Err(error) => return Err(error.into()),
@@ -126,7 +126,7 @@ fn end_when_cut(mut line: UnixStream) {
     io::copy(&mut line, &mut io::sink()).ok();
     loop {
         end_all();
-        thread::sleep(LOOK);
+        thread::sleep(MINDER_POLL_INTERVAL);
     }
 }
 

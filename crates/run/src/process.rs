@@ -132,9 +132,9 @@ pub(super) fn inside(wrapper: i32) -> Vec<i32> {
 }
 
 /// Variable that every process of an attempt inherits; its value is the attempt's name.
-pub(super) const MARK: &str = "COWHAND_ATTEMPT_ID";
+pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
 /// What the name of an attempt's control group begins with.
-pub(super) const GROUP: &str = "cowhand-";
+pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
 /// Lists the living processes of this attempt by the mark in their environment and by their control group: the last
 /// resort when nobody is left who was their ancestor.
@@ -162,13 +162,13 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
 fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     let environment = read(pid, "environ")?.unwrap_or_default();
     let marks = environment.split(|byte| *byte == 0).filter_map(|variable| {
-        let value = variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
+        let value = variable.strip_prefix(ATTEMPT_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
     });
     let groups = read(pid, "cgroup")?.unwrap_or_default();
     let groups = String::from_utf8_lossy(&groups).into_owned();
     let groups = groups.lines().flat_map(|line| line.split('/'));
-    Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(GROUP)).map(str::to_owned)).collect())
+    Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX)).map(str::to_owned)).collect())
 }
 
 /// Names the attempts that a process or one of its ancestors belongs to. A keeper is the subreaper of its attempt, so a

@@ -8,17 +8,17 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::attempt::{Attempt, KEEPER};
+use super::attempt::{Attempt, KEEPER_FILE};
 use cowhand_system::closed::{advice, closed_folder, reopen};
 
 /// Before what could not be written is written again.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const WRITE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Where all attempts of a state folder are.
-const ATTEMPTS: &str = "attempts";
+const ATTEMPTS_FOLDER: &str = "attempts";
 
 /// Told once in the life of a keeper.
-static TOLD: OnceLock<()> = OnceLock::new();
+static COMPLAINT_MADE: OnceLock<()> = OnceLock::new();
 
 /// Writes to the keeper's log. What cannot be written there, because the disk is full, cannot be told to anybody.
 pub(super) fn complain(folder: &Path, what: &str) {
@@ -33,7 +33,7 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
         let lacks = fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
         let Some(mode) = lacks.then(|| reopen(folder).ok().flatten()).flatten() else { continue };
         restored = true;
-        if TOLD.set(()).is_ok() {
+        if COMPLAINT_MADE.set(()).is_ok() {
             let message = format!("{} had mode {mode:03o}, and its mode is 700 again", folder.display());
             complain(attempt.folder(), &message);
         }
@@ -43,12 +43,12 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
 
 /// Says whether the folder is closed, or was until now.
 pub(super) fn was_closed(attempt: &Attempt) -> bool {
-    restore(attempt) || closed_folder(&attempt.folder().join(KEEPER)).is_some()
+    restore(attempt) || closed_folder(&attempt.folder().join(KEEPER_FILE)).is_some()
 }
 
 /// What contains comes before what is contained.
 fn own_folders(folder: &Path) -> Vec<&Path> {
-    let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS));
+    let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS_FOLDER));
     let state = all.and_then(Path::parent);
     [state, all, Some(folder)].into_iter().flatten().collect()
 }
@@ -58,13 +58,13 @@ pub(super) async fn regained(attempt: &Attempt) {
     let mut told = false;
     loop {
         restore(attempt);
-        let Some(closed) = closed_folder(&attempt.folder().join(KEEPER)) else { return };
+        let Some(closed) = closed_folder(&attempt.folder().join(KEEPER_FILE)) else { return };
         if !told {
             let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
             complain(attempt.folder(), &message);
         }
         told = true;
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(WRITE_RETRY_DELAY).await;
     }
 }
 

@@ -17,9 +17,9 @@ use bare::Bare;
 use unescaped::Unescaped;
 
 /// A shorter secret is none, and to hide it would hide every text.
-const SHORTEST: usize = 6;
+const MIN_SECRET_BYTES: usize = 6;
 /// Of a secret with several lines, such as a key, each line that is long enough to be one by itself.
-const SHORTEST_LINE: usize = 16;
+const MIN_SECRET_LINE_BYTES: usize = 16;
 
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
@@ -33,13 +33,13 @@ impl Redactor {
         let mut all = Vec::new();
         for secret in secrets {
             let lines = secret.lines().map(str::trim);
-            all.extend(lines.filter(|line| line.len() >= SHORTEST_LINE).map(str::to_owned));
+            all.extend(lines.filter(|line| line.len() >= MIN_SECRET_LINE_BYTES).map(str::to_owned));
             all.push(secret.trim().to_owned());
         }
         // As they stand inside a JSON text that is too broken to be read.
         let escaped: Vec<_> = all.iter().map(|secret| escaped(secret)).collect();
         all.extend(escaped);
-        all.retain(|secret| secret.len() >= SHORTEST);
+        all.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
         all.sort();
         all.dedup();
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&all);

@@ -2,12 +2,12 @@
 //! there is enough again.
 
 /// How a keeper says that somebody changed the mode of its folder, which is restored or waited for.
-pub(super) const CLOSED: &str = "the folder of the attempt was closed";
+pub(super) const FOLDER_CLOSED: &str = "the folder of the attempt was closed";
 
 /// How the system and SQLite name a shortage: EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
 /// library say it in these words, also after they became part of a sentence.
-const NAMES: [&str; 9] = [
-    CLOSED,
+const SHORTAGE_ERRORS: [&str; 9] = [
+    FOLDER_CLOSED,
     "Too many open files",
     "Cannot allocate memory",
     "Resource temporarily unavailable",
@@ -21,7 +21,7 @@ const NAMES: [&str; 9] = [
 /// Says whether a message tells of a shortage. Only for messages of ours: what an agent or a command of the config says is
 /// theirs to choose.
 pub fn is_named_in(message: &str) -> bool {
-    NAMES.iter().any(|name| message.contains(name))
+    SHORTAGE_ERRORS.iter().any(|name| message.contains(name))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::StopSignal;
 use super::runtime::Reader;
-use super::runtime::description::OURSELVES;
+use super::runtime::description::OWN_PROGRAM;
 
 /// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
 /// as its own and hands it on.
@@ -34,7 +34,7 @@ impl StartSpec {
     #[must_use]
     pub fn by(&self, program: &Path) -> Self {
         let mut start = self.clone();
-        if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
+        if let Some(first) = start.argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
             *first = program.display().to_string();
         }
         start

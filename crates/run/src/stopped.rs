@@ -26,16 +26,16 @@ pub enum Stopped {
     Unpriced,
 }
 
-const STOPPED: &str = "stopped.json";
+const STOPPED_FILE: &str = "stopped.json";
 
 impl Attempt {
     pub fn note_stop(&self, why: Stopped) -> io::Result<()> {
-        self.write(STOPPED, &why)
+        self.write(STOPPED_FILE, &why)
     }
 
     /// It could not be asked to end after all.
     pub fn forget_stop(&self) -> io::Result<()> {
-        match fs::remove_file(self.folder().join(STOPPED)) {
+        match fs::remove_file(self.folder().join(STOPPED_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }
@@ -47,6 +47,6 @@ impl Attempt {
             AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
             AttemptState::Kept | AttemptState::Unkept | AttemptState::Gone => false,
         };
-        if by_itself { Ok(None) } else { self.read(STOPPED) }
+        if by_itself { Ok(None) } else { self.read(STOPPED_FILE) }
     }
 }

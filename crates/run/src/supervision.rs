@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::attempt::{AGENT, Attempt, AttemptLock, CAPS, KEEPER};
+use super::attempt::{AGENT_FILE, Attempt, AttemptLock, CAPS_FILE, KEEPER_FILE};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process;
@@ -71,7 +71,7 @@ impl Attempt {
             return Ok(AttemptState::Ended(ending));
         }
         let cgroup = self.cgroup()?;
-        let lives = self.identity(AGENT)?.map_or(Ok(false), |agent| agent.lives())?;
+        let lives = self.identity(AGENT_FILE)?.map_or(Ok(false), |agent| agent.lives())?;
         if !lives {
             self.end_container();
         }
@@ -86,7 +86,7 @@ impl Attempt {
 
     /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
     pub fn stop(&self) -> io::Result<StopOutcome> {
-        if self.identity(KEEPER)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
+        if self.identity(KEEPER_FILE)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
             return Ok(StopOutcome::Asked);
         }
         let Some(_lock) = self.try_lock()? else { return Ok(StopOutcome::TooEarly) };
@@ -101,7 +101,7 @@ impl Attempt {
     /// Kills what is left of an attempt without a keeper whose agent itself has ended, as its keeper would have done. Leaves
     /// everything alone while the agent lives, and if nobody wrote down which process it is.
     pub fn end_leftovers(&self) -> io::Result<()> {
-        match self.identity(AGENT)? {
+        match self.identity(AGENT_FILE)? {
             Some(agent) if !agent.lives()? => self.stop().map(drop),
             Some(_) | None => Ok(()),
         }
@@ -109,7 +109,7 @@ impl Attempt {
 
     /// Groups that its keeper would have removed.
     fn remove_caps(&self) {
-        let recorded = fs::read_to_string(self.folder().join(CAPS)).unwrap_or_default();
+        let recorded = fs::read_to_string(self.folder().join(CAPS_FILE)).unwrap_or_default();
         for group in recorded.lines().filter(|group| group.ends_with(self.name())) {
             // One that is gone, or not empty yet, is looked at again.
             fs::remove_dir(group).ok();

@@ -34,13 +34,13 @@ use index::{Checkpoint, Index};
 use stream::Stream;
 
 /// The longest line of a JSONL file.
-const LINE_CAP: usize = 1 << 20;
+const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// What is read of a raw file at once, and how much output waits before it is written.
-const CHUNK: usize = 64 << 10;
-const BATCH: usize = 256 << 10;
+const READ_CHUNK_BYTES: usize = 64 << 10;
+const WRITE_BATCH_BYTES: usize = 256 << 10;
 /// What is read of the raw files in one look, so that whoever follows them can act in between.
-const LOOK: u64 = 16 << 20;
+const MAX_ADVANCE_BYTES: u64 = 16 << 20;
 
 /// Where everything is. The JSONL belongs to the job and may hold the output of earlier attempts.
 #[derive(Debug, Clone)]
@@ -123,7 +123,7 @@ impl Tailer {
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
-            stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
+            stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_LINE_BYTES),
             reader,
             redactor,
             fresh,
@@ -225,8 +225,8 @@ impl Tailer {
         let stdout = self.look(Source::Stdout, now)?;
         let stderr = self.look(Source::Stderr, now)?;
         self.flush(now, on)?;
-        let (mut buffer, mut read) = (vec![0; CHUNK], 0);
-        while read < LOOK {
+        let (mut buffer, mut read) = (vec![0; READ_CHUNK_BYTES], 0);
+        while read < MAX_ADVANCE_BYTES {
             let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now, on)?;
             let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now, on)?;
             if of_stdout + of_stderr == 0 {
@@ -271,7 +271,7 @@ impl Tailer {
         let mut chunk = &buffer[..count];
         while let Some(line) = self.stream(source).next(&mut chunk) {
             self.hear(source, &line, now)?;
-            if self.batch.text.len() >= BATCH {
+            if self.batch.text.len() >= WRITE_BATCH_BYTES {
                 self.flush(now, on)?;
             }
         }
@@ -313,7 +313,7 @@ impl Tailer {
     fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
         self.mark(now)?;
         let message = message.stamped(now);
-        self.batch.text.extend_from_slice(message.to_line(LINE_CAP)?.as_bytes());
+        self.batch.text.extend_from_slice(message.to_line(MAX_LINE_BYTES)?.as_bytes());
         self.batch.text.push(b'\n');
         self.batch.messages.push(message);
         Ok(())

@@ -12,8 +12,8 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
 /// How long nothing may come before we look all the same: with a watcher, and without.
-const QUIET: Duration = Duration::from_secs(2);
-const BLIND: Duration = Duration::from_millis(250);
+const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(2);
+const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
 pub struct Watch {
@@ -56,7 +56,11 @@ impl Watch {
             shared: Arc::clone(&self.shared),
             folder: folder.to_owned(),
             changed,
-            look_after: if matches!(heard, Some(Ok(()))) { QUIET } else { BLIND },
+            look_after: if matches!(heard, Some(Ok(()))) {
+                WATCHED_POLL_INTERVAL
+            } else {
+                UNWATCHED_POLL_INTERVAL
+            },
         }
     }
 }
@@ -124,7 +128,7 @@ mod tests {
     fn without_a_watcher_we_look_more_often() {
         let watch = Watch::new();
         let there = tempfile::tempdir().unwrap();
-        assert_eq!(watch.folder(there.path()).look_after, QUIET);
-        assert_eq!(watch.folder(&there.path().join("not there")).look_after, BLIND);
+        assert_eq!(watch.folder(there.path()).look_after, WATCHED_POLL_INTERVAL);
+        assert_eq!(watch.folder(&there.path().join("not there")).look_after, UNWATCHED_POLL_INTERVAL);
     }
 }

@@ -34,9 +34,9 @@ statements! {
 }
 
 /// An agent that asks for everything at once is told to wait.
-const MOST_WAITING: i64 = 50;
+const MAX_OPEN_ASKS: i64 = 50;
 /// And one that asks for ever is told to stop.
-const MOST_OF_A_JOB: i64 = 10_000;
+const MAX_ASKS_PER_JOB: i64 = 10_000;
 
 /// What asking came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +80,7 @@ impl Store {
                 let counts = tx.one(COUNT_ASKS, args![id]).await?;
                 let count = |name| counts.as_ref().map_or(Ok(0), |row| row.get::<i64>(name));
                 let (made, waiting) = (count("made")?, count("waiting")?);
-                if waiting >= MOST_WAITING || made >= MOST_OF_A_JOB {
+                if waiting >= MAX_OPEN_ASKS || made >= MAX_ASKS_PER_JOB {
                     return Ok(AskMade::TooMany);
                 }
                 let number = u32::try_from(made + 1).unwrap_or(u32::MAX);

@@ -4,17 +4,17 @@
 use cowhand_core::actor::Actor;
 
 tokio::task_local! {
-    static BY: Actor;
+    static CURRENT_ACTOR: Actor;
 }
 
 /// Does something on somebody's account.
 pub async fn by<F: Future>(actor: Actor, asked: F) -> F::Output {
-    BY.scope(actor, asked).await
+    CURRENT_ACTOR.scope(actor, asked).await
 }
 
 /// None for what the fleet does by itself.
 pub fn current() -> Option<Actor> {
-    BY.try_with(Clone::clone).ok()
+    CURRENT_ACTOR.try_with(Clone::clone).ok()
 }
 
 /// Whoever is at the other end of a socket that only its owner and root can open.

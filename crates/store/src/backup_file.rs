@@ -7,7 +7,7 @@ use anyhow::bail;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
-const TABLE: &str = "create table backup_files (
+const BACKUP_FILES_TABLE: &str = "create table backup_files (
     path text not null, part integer not null, bytes blob not null, primary key (path, part)
 ) strict";
 
@@ -39,7 +39,7 @@ impl BackupFile {
 
     /// Makes room for files beside the store.
     pub async fn add_table(&mut self) -> anyhow::Result<()> {
-        self.0.execute(TABLE).await?;
+        self.0.execute(BACKUP_FILES_TABLE).await?;
         Ok(())
     }
 

@@ -19,7 +19,7 @@ statements! {
 }
 
 /// Of one job. A tool's name is the agent's to choose, and so is how many there are.
-const MOST: u32 = 100;
+const MAX_DENIALS_PER_JOB: u32 = 100;
 
 impl Store {
     /// A rule denied a tool to the running attempt of a job.
@@ -42,7 +42,7 @@ impl Store {
                     return Ok(());
                 }
                 let made = tx.one(DENIALS_SO_FAR, args![job.id().as_str()]).await?;
-                if made.map_or(Ok(0), |row| row.count("made"))? < MOST {
+                if made.map_or(Ok(0), |row| row.count("made"))? < MAX_DENIALS_PER_JOB {
                     tx.execute(ADD_DENIAL, row()).await?;
                     jobs::record(tx, &job, Fact::AskDenied { tool, rule }, now);
                 }

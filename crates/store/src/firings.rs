@@ -145,7 +145,7 @@ pub enum TakePreparing {
 }
 
 /// A firing that failed so often does not hold up those behind it any longer.
-pub const MOST_TRIES_IN_FRONT: u32 = 5;
+pub const MAX_TRIES_BEFORE_OTHERS: u32 = 5;
 
 impl Store {
     /// Records the firing, its job and the schedule's progress together, once; whoever comes second is told.
@@ -273,7 +273,7 @@ async fn take_preparing(
     let is_free = preparer.is_none_or(|preparer| preparer == node)
         || row.time_opt("prepare_until")?.is_none_or(|until| until <= now);
     let number: i64 = row.get("prepare_number")?;
-    let earlier = args![schedule, number, node.as_str(), now, MOST_TRIES_IN_FRONT];
+    let earlier = args![schedule, number, node.as_str(), now, MAX_TRIES_BEFORE_OTHERS];
     if !is_free || tx.one(EARLIER_ELSEWHERE, earlier).await?.is_some() {
         return Ok(TakePreparing::Elsewhere);
     }

@@ -70,7 +70,7 @@ pub enum HookEnd {
 }
 
 /// For so long a hook waits for the node that had its job, before any other takes it.
-const OTHERS_WAIT: SignedDuration = SignedDuration::from_mins(1);
+const HOOK_TAKEOVER_DELAY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
     /// Makes the store know the hooks of every agent; nothing is written if it does.
@@ -124,7 +124,7 @@ impl Store {
         lease_until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<OwedHook>, StoreError> {
-        let long_ago = now.checked_sub(OTHERS_WAIT).unwrap_or(Timestamp::MIN);
+        let long_ago = now.checked_sub(HOOK_TAKEOVER_DELAY).unwrap_or(Timestamp::MIN);
         let asked = args![now, node.as_str(), long_ago];
         let due = self.read(move |tx| Box::pin(async move { tx.one(DUE_HOOK, asked).await })).await?;
         let Some(due) = due else { return Ok(None) };

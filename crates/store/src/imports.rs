@@ -23,7 +23,7 @@ statements! {
     SET_SESSION_KEY = same "update jobs set session_key = $2 where id = $1";
 }
 
-const HERDCTL: &str = "herdctl";
+const HERDCTL_IMPORT: &str = "herdctl";
 
 /// What is imported.
 #[derive(Debug, Clone, Default)]
@@ -98,7 +98,7 @@ impl Store {
     /// Remembers that the state of herdctl is not to be imported.
     pub async fn decline_import(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
-            Box::pin(async move { tx.execute(ADD_IMPORT, args![HERDCTL, now]).await.map(drop) })
+            Box::pin(async move { tx.execute(ADD_IMPORT, args![HERDCTL_IMPORT, now]).await.map(drop) })
         })
         .await
     }
@@ -113,7 +113,8 @@ impl Store {
     ) -> Result<Option<Imported>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if !wants_import(tx).await? || tx.execute(ADD_IMPORT, args![HERDCTL, now]).await? == 0 {
+                if !wants_import(tx).await? || tx.execute(ADD_IMPORT, args![HERDCTL_IMPORT, now]).await? == 0
+                {
                     return Ok(None);
                 }
                 let mut imported = Imported { jobs: history.jobs.len(), ..Imported::default() };
@@ -125,8 +126,13 @@ impl Store {
                     set_schedule(tx, past, &mut imported).await?;
                 }
                 let Imported { disabled, last_runs, sessions, jobs } = imported;
-                let fact =
-                    Fact::FleetImported { source: HERDCTL.to_owned(), disabled, last_runs, sessions, jobs };
+                let fact = Fact::FleetImported {
+                    source: HERDCTL_IMPORT.to_owned(),
+                    disabled,
+                    last_runs,
+                    sessions,
+                    jobs,
+                };
                 tx.record(Recorded::of_fleet(fact, now));
                 Ok(Some(imported))
             })
@@ -136,7 +142,8 @@ impl Store {
 }
 
 async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-    Ok(tx.one(IS_IMPORTED, args![HERDCTL]).await?.is_none() && tx.one(IS_USED, args![]).await?.is_none())
+    Ok(tx.one(IS_IMPORTED, args![HERDCTL_IMPORT]).await?.is_none()
+        && tx.one(IS_USED, args![]).await?.is_none())
 }
 
 /// Adds a finished job with its one attempt, and what it cost.

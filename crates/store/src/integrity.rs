@@ -5,7 +5,7 @@ use sqlx::Row as _;
 use super::{Database, JobFilter, Store, StoreError};
 
 /// Jobs that a check reads at a time.
-const PAGE: u32 = 1_000;
+const CHECK_PAGE_ROWS: u32 = 1_000;
 
 impl Store {
     /// Reads everything that is in the store. A damaged page or a row that cowhand did not write is an error.
@@ -20,12 +20,14 @@ impl Store {
         }
         self.snapshot().await?;
         for schedule in self.schedules().await? {
-            self.ledger(schedule.id, PAGE).await?;
+            self.ledger(schedule.id, CHECK_PAGE_ROWS).await?;
         }
         let mut filter = JobFilter::default();
         loop {
-            let jobs = self.jobs(filter.clone(), PAGE).await?;
-            let Some(last) = jobs.last().filter(|_| jobs.len() == PAGE as usize) else { return Ok(()) };
+            let jobs = self.jobs(filter.clone(), CHECK_PAGE_ROWS).await?;
+            let Some(last) = jobs.last().filter(|_| jobs.len() == CHECK_PAGE_ROWS as usize) else {
+                return Ok(());
+            };
             filter.after = Some(last.id().clone());
         }
     }

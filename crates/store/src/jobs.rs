@@ -180,9 +180,9 @@ pub(super) async fn add(
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Job, StoreError> {
-    const DRAWS: usize = 20;
+    const MAX_ID_TRIES: usize = 20;
     let today = TimeZone::UTC.to_datetime(now).date();
-    for _ in 0..DRAWS {
+    for _ in 0..MAX_ID_TRIES {
         let mut job = Job::new(JobId::new(today, random()), new.clone(), now);
         if place.running {
             job.start(now)?;
@@ -191,7 +191,7 @@ pub(super) async fn add(
             return Ok(job);
         }
     }
-    Err(StoreError::NoFreeId(DRAWS))
+    Err(StoreError::NoFreeId(MAX_ID_TRIES))
 }
 
 /// False if its id is taken.

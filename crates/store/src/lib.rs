@@ -78,7 +78,7 @@ pub use claims::{Claim, GivenBack, HeldLease, Settled, Starter};
 pub use database::{StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
-    Decision, Fired, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, NewFiring, Preparation, Prepared,
+    Decision, Fired, JobOfFiring, LedgerRow, MAX_TRIES_BEFORE_OTHERS, NewFiring, Preparation, Prepared,
     TakePreparing,
 };
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};

@@ -223,16 +223,16 @@ impl Store {
 
 /// The clock was set back: what the node waits for comes no later than the longest wait from now.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
-    let latest = now.checked_add(LONGEST_WAIT).unwrap_or(Timestamp::MAX);
+    let latest = now.checked_add(OUTBOX_LEASE).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_OWED, args![node, latest]).await?;
-    let renewed = now.checked_add(RENEWED).unwrap_or(Timestamp::MAX);
+    let renewed = now.checked_add(CLAIM_RENEWAL_WINDOW).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_CLAIMS, args![node, renewed]).await.map(drop)
 }
 
 /// Whoever has a debt in hand has two minutes.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(2);
+const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// A claim that runs out by then is renewed.
-const RENEWED: SignedDuration = SignedDuration::from_mins(30);
+const CLAIM_RENEWAL_WINDOW: SignedDuration = SignedDuration::from_mins(30);
 
 /// Part of the transaction that ends the job.
 pub(super) async fn job_ended(

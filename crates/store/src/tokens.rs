@@ -52,7 +52,7 @@ impl TokenRecord {
 }
 
 /// Not every request writes down that there was one.
-const USED_LATELY: SignedDuration = SignedDuration::from_mins(1);
+const TOKEN_USE_RESOLUTION: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
     /// None if a token that is not revoked has the name.
@@ -112,7 +112,7 @@ impl Store {
         if !token.is_good(now) {
             return Ok(None);
         }
-        if token.last_used_at.is_none_or(|last| now.duration_since(last) >= USED_LATELY) {
+        if token.last_used_at.is_none_or(|last| now.duration_since(last) >= TOKEN_USE_RESOLUTION) {
             let id: String = row.get("id")?;
             self.write(move |tx| Box::pin(async move { tx.execute(TOKEN_USED, args![id, now]).await }))
                 .await?;

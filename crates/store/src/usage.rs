@@ -159,7 +159,7 @@ async fn add_to_item(
     usage.per_model.values().for_each(|model| whole.add(model));
     let row = args![
         item.id.to_string(),
-        cut(&item.title, 0, LONGEST_TITLE),
+        cut(&item.title, 0, MAX_TITLE_BYTES),
         stored(whole.input_tokens),
         stored(whole.output_tokens),
         stored(whole.cache_creation_input_tokens),
@@ -171,23 +171,23 @@ async fn add_to_item(
     Ok(())
 }
 
-const LONGEST_TITLE: usize = 200;
+const MAX_TITLE_BYTES: usize = 200;
 
 /// The begin of the quarter of an hour. Days begin at one in every time zone.
 fn slot(now: Timestamp) -> Timestamp {
-    const QUARTER: i64 = 15 * 60;
-    Timestamp::from_second(now.as_second().div_euclid(QUARTER) * QUARTER).unwrap_or(now)
+    const SLOT_SECONDS: i64 = 15 * 60;
+    Timestamp::from_second(now.as_second().div_euclid(SLOT_SECONDS) * SLOT_SECONDS).unwrap_or(now)
 }
 
 /// More than any attempt tells, whose figures are bounded where they are read. The sum of a day has to stay a number.
-const MOST: u64 = 4 * MOST_TOKENS;
+const MAX_STORED_AMOUNT: u64 = 4 * MOST_TOKENS;
 
 fn stored(amount: u64) -> i64 {
-    amount.min(MOST).cast_signed()
+    amount.min(MAX_STORED_AMOUNT).cast_signed()
 }
 
 fn microdollars(cost_usd: Option<f64>) -> i64 {
-    cost_usd.map_or(0, budget::microdollars).min(MOST).cast_signed()
+    cost_usd.map_or(0, budget::microdollars).min(MAX_STORED_AMOUNT).cast_signed()
 }
 
 fn read(row: &Row) -> Result<UsageSlot, StoreError> {

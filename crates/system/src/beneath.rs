@@ -45,12 +45,12 @@ impl From<NotOpened> for io::Error {
 pub struct Root(OwnedFd);
 
 /// The number of links on a path before it is taken for a loop, as in the kernel.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 impl Root {
     /// Opens a directory, following links on its own path.
     pub fn open(path: &Path) -> Result<Self, NotOpened> {
-        Ok(Self(rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty()).map_err(not_opened)?))
+        Ok(Self(rustix::fs::openat(CWD, path, OPEN_DIRECTORY, Mode::empty()).map_err(not_opened)?))
     }
 
     /// Opens a directory that the config names. Links on its path are followed, except for those that lie in one of
@@ -64,7 +64,7 @@ impl Root {
 
     /// Opens a directory below this one.
     pub fn directory(&self, below: &Path) -> Result<Self, NotOpened> {
-        Ok(Self(self.open_at(&plain(below)?, DIRECTORY)?))
+        Ok(Self(self.open_at(&plain(below)?, OPEN_DIRECTORY)?))
     }
 
     /// Opens a regular file below this directory for reading.
@@ -86,7 +86,7 @@ impl Root {
 
     /// Lists the names in this directory, each with its type.
     pub fn entries(&self) -> Result<Vec<(OsString, FileType)>, NotOpened> {
-        let listed = rustix::fs::openat(&self.0, ".", LISTED, Mode::empty()).map_err(not_opened)?;
+        let listed = rustix::fs::openat(&self.0, ".", LIST_DIRECTORY, Mode::empty()).map_err(not_opened)?;
         let mut found = Vec::new();
         for entry in Dir::new(listed).map_err(not_opened)? {
             let entry = entry.map_err(not_opened)?;
@@ -110,7 +110,7 @@ impl Root {
 
     /// Opens the directory itself, to lock or to sync it.
     pub fn handle(&self) -> io::Result<File> {
-        Ok(rustix::fs::openat(&self.0, ".", LISTED, Mode::empty())?.into())
+        Ok(rustix::fs::openat(&self.0, ".", LIST_DIRECTORY, Mode::empty())?.into())
     }
 
     /// Makes a file in this directory that was not there, for the owner only.
@@ -147,10 +147,10 @@ impl Root {
 
     /// Does what `openat2` does, one component after the other.
     fn walk(&self, below: &Path, flags: OFlags) -> Result<OwnedFd, NotOpened> {
-        let mut at = rustix::fs::openat(&self.0, ".", DIRECTORY, Mode::empty()).map_err(not_opened)?;
+        let mut at = rustix::fs::openat(&self.0, ".", OPEN_DIRECTORY, Mode::empty()).map_err(not_opened)?;
         let mut names = below.components().peekable();
         while let Some(name) = names.next() {
-            let flags = if names.peek().is_some() { DIRECTORY } else { flags };
+            let flags = if names.peek().is_some() { OPEN_DIRECTORY } else { flags };
             let name = name.as_os_str();
             at = match rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
                 // What the kernel says about a link depends on the flags.
@@ -162,8 +162,8 @@ impl Root {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const LIST_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Resolves every link on a path, unless it lies in one of `writable`.
 pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> {
@@ -186,7 +186,7 @@ pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> 
             Err(error) => return Err(error.into()),
         };
         links += 1;
-        if links > MOST_LINKS || writable.iter().any(|place| real.starts_with(place)) {
+        if links > MAX_LINKS || writable.iter().any(|place| real.starts_with(place)) {
             return Err(NotOpened::Link);
         }
         if target.is_absolute() {

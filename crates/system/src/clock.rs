@@ -32,10 +32,10 @@ struct HandTime {
 }
 
 /// The wall clock can be set, and a machine can sleep: nobody waits longer than this without another look.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// Identifies the boot. Where the kernel does not tell, readings of one process belong together and to no others.
-static BOOT: LazyLock<Uuid> = LazyLock::new(|| {
+static BOOT_ID: LazyLock<Uuid> = LazyLock::new(|| {
     let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
     told.and_then(|id| id.trim().parse().ok()).unwrap_or_else(Uuid::now_v7)
 });
@@ -62,7 +62,7 @@ impl Clock {
     /// Reads the boot clock.
     pub fn boot(&self) -> BootTime {
         match self {
-            Self::System => BootTime::new(*BOOT, microseconds(ClockId::Boottime)),
+            Self::System => BootTime::new(*BOOT_ID, microseconds(ClockId::Boottime)),
             Self::ByHand(hand) => hand.time().boot,
         }
     }
@@ -114,7 +114,7 @@ impl Clock {
         match self {
             Self::System => {
                 let left = at.map_or(SignedDuration::MAX, |at| at.duration_since(self.now()));
-                let left = Duration::try_from(left).unwrap_or_default().min(LONGEST_WAIT);
+                let left = Duration::try_from(left).unwrap_or_default().min(MAX_SLEEP);
                 tokio::time::sleep(left).await;
             }
             Self::ByHand(hand) => {
@@ -135,18 +135,18 @@ impl HandClock {
 
 /// A process may be stopped between two readings, which would look like a step of the clock: then it reads again.
 fn system_reading() -> Reading {
-    const TRIES: usize = 5;
-    const CLOSE: i64 = 10_000;
+    const MAX_READINGS: usize = 5;
+    const MAX_READING_NANOS: i64 = 10_000;
     let read = || {
         let before = microseconds(ClockId::Boottime);
         let (wall, awake) = (whole(Timestamp::now()), microseconds(ClockId::Monotonic));
         let took = microseconds(ClockId::Boottime) - before;
-        let now = Moment { wall, boot: Some(BootTime::new(*BOOT, before)) };
+        let now = Moment { wall, boot: Some(BootTime::new(*BOOT_ID, before)) };
         (took, Reading { now, awake })
     };
     let mut best = read();
-    for _ in 1..TRIES {
-        if best.0 < CLOSE {
+    for _ in 1..MAX_READINGS {
+        if best.0 < MAX_READING_NANOS {
             break;
         }
         best = std::cmp::min_by_key(best, read(), |(took, _)| *took);

@@ -6,15 +6,15 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const FOLDER: u32 = 0o700;
-const FILE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// Gives a folder or file of this user back to its owner alone. Returns the mode that it had, or none if nothing was to be
 /// done. A link, and what belongs to somebody else, is left as it is.
 pub fn reopen(path: &Path) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     let own = rustix::process::geteuid().as_raw();
-    let right = if found.is_dir() { FOLDER } else { FILE };
+    let right = if found.is_dir() { FOLDER_MODE } else { FILE_MODE };
     let mode = found.mode() & 0o777;
     if found.is_symlink() || found.uid() != own || mode == right {
         return Ok(None);

@@ -22,10 +22,11 @@ enum End {
     Work(AtomicU32),
 }
 
-static PLANNED: OnceLock<Option<Planned>> = OnceLock::new();
+static PLANNED_FAULT: OnceLock<Option<Planned>> = OnceLock::new();
 
 pub fn place(name: &str) {
-    let Some(planned) = PLANNED.get_or_init(planned).as_ref().filter(|planned| planned.place == name) else {
+    let Some(planned) = PLANNED_FAULT.get_or_init(planned).as_ref().filter(|planned| planned.place == name)
+    else {
         return;
     };
     match &planned.end {

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// The most bytes of a certificate, of a chain of them, and of a private key.
-pub const KEY_BYTES: u64 = 1 << 20;
+pub const MAX_KEY_BYTES: u64 = 1 << 20;
 
 /// Opens a regular file for reading. Never waits for anybody who might write to it.
 pub fn open(path: &Path) -> io::Result<File> {

@@ -9,7 +9,7 @@ use tokio::task::JoinError;
 use tracing::error;
 
 /// Before a loop that panicked is begun anew.
-const PAUSE: Duration = Duration::from_secs(5);
+const RESTART_DELAY: Duration = Duration::from_secs(5);
 
 /// Told after the name of the piece of work.
 #[derive(Debug, thiserror::Error)]
@@ -26,8 +26,8 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
 /// A loop that nobody else begins anew.
 pub async fn again_and_again<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = caught(begin()).await {
-        error!("{what} {panicked}; it is begun anew in {} s", PAUSE.as_secs());
-        tokio::time::sleep(PAUSE).await;
+        error!("{what} {panicked}; it is begun anew in {} s", RESTART_DELAY.as_secs());
+        tokio::time::sleep(RESTART_DELAY).await;
     }
 }
 

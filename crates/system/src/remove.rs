@@ -20,13 +20,13 @@ pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
 }
 
 /// Nobody makes files for long in a folder that is being removed.
-const MOST_TRIES: usize = 1_000;
+const MAX_REMOVE_TRIES: usize = 1_000;
 
 /// Removes a folder with all that is in it, links as links. While it is removed, another thread that looks at the same job
 /// may make a file in it, or a dying keeper may write its last words: what came in between is removed, too.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     let mut removed = fs::remove_dir_all(folder);
-    for _ in 1..MOST_TRIES {
+    for _ in 1..MAX_REMOVE_TRIES {
         match removed {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 std::thread::yield_now();

@@ -22,7 +22,7 @@ use cowhand_core::work::{
     ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
 };
 
-use self::folder::{Folder, MOST_BYTES_CLAIMED};
+use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
 use self::life::ItemError;
 use super::setting::SourceContext;
 use super::{Claimant, Claimer, QueueState, SourceFinding, WorkSource, WorkSourceError};
@@ -142,7 +142,7 @@ impl WorkSource for FilesWorkSource {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
         let item = item.clone();
-        self.blocking(move |files| match files.look(&item, MOST_BYTES_CLAIMED) {
+        self.blocking(move |files| match files.look(&item, MAX_CLAIMED_ITEM_BYTES) {
             Ok((entry, ..)) => Ok(Some(entry.item)),
             Err(ItemError::Gone(_)) => Ok(None),
             Err(trouble) => Err(trouble.into()),

@@ -20,6 +20,6 @@ pub use check::{SourceFinding, SourceHealth};
 pub use error::WorkSourceError;
 pub use registry::SourceRegistry;
 pub use setting::SourceContext;
-pub use source::{CHANGING, READING, guarded, within};
 pub use source::{Claimant, Claimer, ExpiredClaim, QueueState, WorkSource, tries_the_next};
+pub use source::{SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, guarded, within};
 pub use sources::{For, NextItem, NextOptions, WorkSources};

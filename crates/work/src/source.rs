@@ -183,8 +183,8 @@ pub async fn guarded<T>(
 }
 
 /// So long a person waits for a source that is only read, and for one that is to change something.
-pub const READING: Duration = Duration::from_secs(15);
-pub const CHANGING: Duration = Duration::from_secs(30);
+pub const SOURCE_READ_TIMEOUT: Duration = Duration::from_secs(15);
+pub const SOURCE_CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A source that accepts the question and never answers is no reason to wait for ever.
 pub async fn within<T>(

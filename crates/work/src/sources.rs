@@ -19,7 +19,7 @@ use super::source::tries_the_next;
 use super::{Claimant, WorkSource, WorkSourceError};
 
 /// Nobody has so many; a source that never ends its list has.
-const MOST_PAGES: usize = 10_000;
+const MAX_CANDIDATE_PAGES: usize = 10_000;
 
 /// Makes each agent's sources once and keeps them, with what they know: quota left, answers that may be used again.
 #[derive(Debug)]
@@ -197,7 +197,7 @@ impl WorkSources {
             // A list that changes while it is read may show an item on two pages.
             items.extend(page.items.into_iter().filter(|item| seen.insert(item.id.clone())));
             let Some(cursor) = page.next_cursor else { break };
-            if cursors.len() >= MOST_PAGES || !cursors.insert(cursor.clone()) {
+            if cursors.len() >= MAX_CANDIDATE_PAGES || !cursors.insert(cursor.clone()) {
                 let message = format!("the list of {} does not end: cursor {cursor:?}", source.source_type());
                 return Err(WorkSourceError::Other(anyhow::anyhow!(message)));
             }

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::prepare::{Errand, Step};
 use crate::context::Engine;
-use cowhand_store::MOST_TRIES_IN_FRONT;
+use cowhand_store::MAX_TRIES_BEFORE_OTHERS;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -86,7 +86,7 @@ impl Line<'_> {
                 self.say(key, &error).await;
                 let pause = FIRST_PAUSE * 2_u32.saturating_pow(tries.saturating_sub(1).min(6));
                 let again = Instant::now() + wait.unwrap_or(pause.min(LONGEST_PAUSE));
-                Stuck { again, in_front: tries < MOST_TRIES_IN_FRONT }
+                Stuck { again, in_front: tries < MAX_TRIES_BEFORE_OTHERS }
             }
         };
         self.stuck.insert(key.clone(), stuck);

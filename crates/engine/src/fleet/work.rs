@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::{Fleet, FleetError};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
-use cowhand_work::{CHANGING, Claimant, Claimer, QueueState, WorkSourceError, within};
+use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
 impl Fleet {
     /// Keeps an item from the agents, for a person who works on it.
@@ -46,7 +46,7 @@ impl Fleet {
             }
         }
         let by = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
-        let claimed = within(CHANGING, queue.source.claim_work(id, &by)).await;
+        let claimed = within(SOURCE_CHANGE_TIMEOUT, queue.source.claim_work(id, &by)).await;
         match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
@@ -218,7 +218,7 @@ impl Fleet {
         queue: &Queue,
         asked: impl Future<Output = Result<T, WorkSourceError>>,
     ) -> Result<T, WorkSourceError> {
-        within(CHANGING, asked).await.map_err(|error| error.of_queue(&queue.name))
+        within(SOURCE_CHANGE_TIMEOUT, asked).await.map_err(|error| error.of_queue(&queue.name))
     }
 
     /// Has results tried soon that could not be told before and whose items are there now.

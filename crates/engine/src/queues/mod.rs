@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{Claimer, For, QueueState, READING, WorkSource, WorkSourceError, WorkSources, within};
+use cowhand_work::{
+    Claimer, For, QueueState, SOURCE_READ_TIMEOUT, WorkSource, WorkSourceError, WorkSources, within,
+};
 use given_up::GivenUp;
 
 /// How long a claim of a person lasts without a renewal. A person takes longer than a job.
@@ -275,7 +277,7 @@ pub async fn find(
         if queue.source.source_type() != id.source() {
             continue;
         }
-        let found = within(READING, queue.find(id, &known)).await;
+        let found = within(SOURCE_READ_TIMEOUT, queue.find(id, &known)).await;
         match found.map_err(|error| error.of_queue(&queue.name)) {
             Ok(Some(view)) => return Ok(Some((queue, view))),
             Ok(None) => {}

@@ -32,10 +32,10 @@ pub use process::AgentProcess;
 use talk::Talk;
 
 /// The version of the protocol that we speak; it is raised when something breaks, which is rare.
-const VERSION: u64 = 1;
+const PROTOCOL_VERSION: u64 = 1;
 
 /// Some agents take seconds to get up, and more on a busy machine.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A use of a tool that an agent wants permission for.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::short;
 
 /// Calls whose names and kinds are remembered: more than run at once.
-const REMEMBERED: usize = 256;
+const MAX_REMEMBERED_CALLS: usize = 256;
 
 /// From the agent's config. Tools go by the name that the agent tells, or by the protocol's word for their kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl PermissionJudge {
             known.title = told.title.or(known.title.take());
             return known.clone();
         }
-        if self.calls.len() == REMEMBERED {
+        if self.calls.len() == MAX_REMEMBERED_CALLS {
             self.calls.pop_front();
         }
         self.calls.push_back(told.clone());
@@ -115,7 +115,7 @@ impl PermissionJudge {
             return Some(format!(
                 "`denied_tools` has {rule:?}, and the agent does not say which tool {} is; kinds ({}) can be denied",
                 tool.called(),
-                KINDS.join(", ")
+                TOOL_KINDS.join(", ")
             ));
         }
         let among = |tools: &Vec<String>| tools.iter().any(|rule| tool.is_allowed_by(rule));
@@ -126,11 +126,11 @@ impl PermissionJudge {
     }
 }
 
-const KINDS: [&str; 10] =
+const TOOL_KINDS: [&str; 10] =
     ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
 
 fn is_kind(word: &str) -> bool {
-    KINDS.contains(&word)
+    TOOL_KINDS.contains(&word)
 }
 
 /// `Bash` of `Bash(git *)`.
@@ -302,7 +302,7 @@ mod tests {
         for number in 0..1000 {
             permissions.learn(&json!({"toolCallId": format!("c{number}")}));
         }
-        assert_eq!(permissions.calls.len(), REMEMBERED);
+        assert_eq!(permissions.calls.len(), MAX_REMEMBERED_CALLS);
     }
 
     #[test]

@@ -11,12 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 
-use super::wire::LINE_CAP;
+use super::wire::MAX_LINE_BYTES;
 
 /// More than an agent that reads would ever leave waiting.
-const UNREAD: usize = 256;
+const WRITE_QUEUE_LENGTH: usize = 256;
 /// From SIGTERM to our own end.
-const TERM_GRACE: Duration = Duration::from_secs(1);
+const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
 /// Why nothing came of it.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl AgentProcess {
         let mut child = command.spawn()?;
         let group = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         let (told, heard) = mpsc::channel(16);
-        let (to, orders) = mpsc::channel(UNREAD);
+        let (to, orders) = mpsc::channel(WRITE_QUEUE_LENGTH);
         if let Some(stdout) = child.stdout.take() {
             tokio::spawn(listen(stdout, told));
         }
@@ -107,7 +107,7 @@ impl AgentProcess {
         let Some(group) = self.group else { return };
         // It may have ended this very moment.
         kill_process_group(group, Signal::TERM).ok();
-        if tokio::time::timeout(TERM_GRACE, self.child.wait()).await.is_err() {
+        if tokio::time::timeout(TERMINATION_GRACE, self.child.wait()).await.is_err() {
             kill_process_group(group, Signal::KILL).ok();
         }
     }
@@ -155,7 +155,7 @@ impl Splitter {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
         self.bytes += line.len();
-        let room = LINE_CAP.saturating_sub(self.kept.len());
+        let room = MAX_LINE_BYTES.saturating_sub(self.kept.len());
         self.kept.extend_from_slice(&line[..line.len().min(room)]);
         *chunk = if end.is_some() { &rest[1..] } else { rest };
         end.map(|_| self.take())
@@ -167,7 +167,7 @@ impl Splitter {
 
     fn take(&mut self) -> OutputLine {
         let (kept, bytes) = (std::mem::take(&mut self.kept), std::mem::take(&mut self.bytes));
-        if bytes > LINE_CAP {
+        if bytes > MAX_LINE_BYTES {
             return OutputLine::TooLong(bytes, String::from_utf8_lossy(&kept[..1024]).into_owned());
         }
         OutputLine::Line(String::from_utf8_lossy(&kept).into_owned())

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::instructions::{Instructions, SessionRequest};
 use super::process::Cause;
-use super::talk::{PROMPT, Talk};
+use super::talk::{PROMPT_METHOD, Talk};
 use super::wire::RpcError;
 use super::{Introduction, short};
 
 /// Some agents answer `session/load` before they have told all of the history.
-const HISTORY_QUIET: Duration = Duration::from_millis(500);
-const HISTORY: Duration = Duration::from_secs(30);
+const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
+const MAX_HISTORY_WAIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(talk: &mut Talk, orders: &Instructions, prompt: &str) -> Result<(), Cause> {
     let about = talk.initialize().await?;
@@ -26,7 +26,7 @@ pub(super) async fn run(talk: &mut Talk, orders: &Instructions, prompt: &str) ->
         set_model(talk, &id, &state, model).await?;
     }
     let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
-    match talk.ask(PROMPT, params).await? {
+    match talk.ask(PROMPT_METHOD, params).await? {
         // How the turn ended is the reader's to judge.
         Ok(_) => Ok(()),
         Err(error) if error.wants_a_login() => Err(login(&agent, &error)),
@@ -93,7 +93,7 @@ async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(
         }
     };
     if method == "session/load" {
-        talk.until_quiet(HISTORY_QUIET, HISTORY).await?;
+        talk.until_quiet(HISTORY_QUIET_TIME, MAX_HISTORY_WAIT).await?;
     }
     // A session that goes on keeps its id, and then the answer need not name it.
     let goes_on = matches!(orders.session, SessionRequest::Resume(_)).then_some(id).flatten();

@@ -16,19 +16,19 @@ use super::instructions::Instructions;
 use super::messages::MessageSink;
 use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
 use super::process::{AgentProcess, Cause, OutputLine};
-use super::wire::{self, LINE_CAP, RpcError, RpcFrame};
-use super::{AskFleet, ToolUse, VERSION, session, short};
+use super::wire::{self, MAX_LINE_BYTES, RpcError, RpcFrame};
+use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
-pub(super) const PROMPT: &str = "session/prompt";
+pub(super) const PROMPT_METHOD: &str = "session/prompt";
 
 /// For the answer of a turn that was cancelled, and for the agent's end after it: together less than the grace that we
 /// have ourselves.
-const CANCELLING: Duration = Duration::from_secs(4);
-const HASTY_LEAVE: Duration = Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
+const CANCELLED_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// For the agent's end in other cases: it may have something to write down.
-const LEAVE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// For what an agent has said before its end, and for the end of one that has closed its stdout.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Talk {
@@ -114,7 +114,7 @@ async fn converse(
     let done = session::run(&mut talk, &orders, prompt).await;
     let breach = talk.breach.take();
     let hasty = talk.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
-    talk.agent.leave(if hasty { HASTY_LEAVE } else { LEAVE }).await;
+    talk.agent.leave(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
     match breach {
         Some(breach) => Err(Cause::reported(breach)),
         None => done,
@@ -149,7 +149,7 @@ impl Talk {
     }
 
     pub(super) async fn goodbye(self) {
-        self.agent.leave(HASTY_LEAVE).await;
+        self.agent.leave(CANCELLED_EXIT_TIMEOUT).await;
     }
 
     pub(super) fn is_in(&mut self, session: &str) {
@@ -160,15 +160,15 @@ impl Talk {
     /// their own.
     pub(super) async fn initialize(&mut self) -> Result<Value, Cause> {
         let params = json!({
-            "protocolVersion": VERSION,
+            "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
             "clientInfo": { "name": "cowhand", "title": "cowhand", "version": env!("CARGO_PKG_VERSION") },
         });
         let answer = self.demand("initialize", params).await?;
         match answer.get("protocolVersion").and_then(Value::as_u64) {
-            Some(VERSION) => Ok(answer),
+            Some(PROTOCOL_VERSION) => Ok(answer),
             Some(other) => Err(Cause::reported(format!(
-                "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {VERSION}"
+                "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {PROTOCOL_VERSION}"
             ))),
             None => Err(Cause::reported(
                 "the agent does not say which version of the Agent Client Protocol it speaks; does it speak it at all?",
@@ -189,7 +189,7 @@ impl Talk {
         let id = self.asked;
         self.told.asked(id, method)?;
         self.agent.send(wire::request(id, method, &params))?;
-        let patience = (method != PROMPT).then(|| Instant::now() + self.patience);
+        let patience = (method != PROMPT_METHOD).then(|| Instant::now() + self.patience);
         loop {
             let deadline = self.cancelled.or(patience);
             match self.next(deadline).await? {
@@ -257,12 +257,13 @@ impl Talk {
             OutputLine::Line(line) => line,
             // Nobody waits for a notice; anything else somebody would wait for, for ever.
             OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
-                let text = format!("an update of {bytes} bytes is left out; {LINE_CAP} are the most");
+                let text = format!("an update of {bytes} bytes is left out; {MAX_LINE_BYTES} are the most");
                 self.told.note(&text)?;
                 return Ok(None);
             }
             OutputLine::TooLong(bytes, _) => {
-                let text = format!("the agent wrote a line of {bytes} bytes, and {LINE_CAP} are the most");
+                let text =
+                    format!("the agent wrote a line of {bytes} bytes, and {MAX_LINE_BYTES} are the most");
                 return Err(Cause::reported(text));
             }
         };
@@ -341,7 +342,7 @@ impl Talk {
 
     /// The turn is to end. The second time, we go at once.
     fn stop(&mut self, method: &str) -> Result<(), Cause> {
-        if method != PROMPT || self.cancelled.is_some() {
+        if method != PROMPT_METHOD || self.cancelled.is_some() {
             return Err(Cause::Stopped);
         }
         self.cancel()
@@ -351,7 +352,7 @@ impl Talk {
         if self.cancelled.is_some() {
             return Ok(());
         }
-        self.cancelled = Some(Instant::now() + CANCELLING);
+        self.cancelled = Some(Instant::now() + CANCEL_TIMEOUT);
         // Nobody waits for their answers any more, but the agent waits for ours.
         self.pending = JoinSet::new();
         for asking in std::mem::take(&mut self.waiting) {
@@ -363,7 +364,7 @@ impl Talk {
 
     /// What an agent that has ended said before: perhaps the answer.
     async fn last_words(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
-        let end = Instant::now() + LAST_WORDS;
+        let end = Instant::now() + OUTPUT_END_TIMEOUT;
         // A child of its own may hold the pipe open.
         while let Ok(Some(heard)) = tokio::time::timeout_at(end, self.agent.heard.recv()).await {
             if let Some((answered, answer)) = self.hear(heard)?
@@ -376,7 +377,7 @@ impl Talk {
     }
 
     async fn silent(&mut self, method: &str) -> io::Result<Cause> {
-        Ok(match tokio::time::timeout(LAST_WORDS, self.agent.child.wait()).await {
+        Ok(match tokio::time::timeout(OUTPUT_END_TIMEOUT, self.agent.child.wait()).await {
             Ok(status) => ended(status?, method),
             Err(_) => Cause::reported(format!("the agent closed its stdout before it had answered {method}")),
         })

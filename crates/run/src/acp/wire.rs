@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::messages::OURS;
 
 /// The longest line that is read whole. What an agent says about a tool may hold all that the tool said.
-pub(super) const LINE_CAP: usize = 16 << 20;
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// One line of the agent.
 #[derive(Debug, PartialEq)]

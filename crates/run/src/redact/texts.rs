@@ -6,7 +6,7 @@ use super::Redactor;
 
 /// Keys whose values are words of people, agents and outside systems. The rest of a view is ids, times, states and numbers,
 /// which would not be what they are with a mask in them.
-const FREE_TEXT: [&str; 17] = [
+const FREE_TEXT_KEYS: [&str; 17] = [
     "prompt",
     "title",
     "description",
@@ -42,7 +42,8 @@ impl Redactor {
         match view {
             Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in_view(item) | hid),
             Value::Object(fields) => fields.iter_mut().fold(false, |hid, (key, field)| {
-                let is_text = FREE_TEXT.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
+                let is_text =
+                    FREE_TEXT_KEYS.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
                 (if is_text { self.hide_in_words(field) } else { self.hide_in_view(field) }) | hid
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 /// JSON within JSON is escaped once for each level; deeper ones are nothing that anybody reads.
-const DEEPEST: usize = 3;
+const MAX_ESCAPE_LEVELS: usize = 3;
 
 /// A text without one level of escapes.
 struct Level {
@@ -21,7 +21,7 @@ pub(super) struct Unescaped(Vec<Level>);
 impl Unescaped {
     pub(super) fn of(whole: &[u8]) -> Self {
         let mut levels: Vec<Level> = Vec::new();
-        while levels.len() < DEEPEST {
+        while levels.len() < MAX_ESCAPE_LEVELS {
             let above = levels.last().map_or(whole, |level| &level.text);
             let Some(level) = Level::of(above) else { break };
             levels.push(level);
@@ -108,9 +108,9 @@ fn unit(rest: &[u8]) -> Option<u32> {
 /// Finds where an escape begins that a text breaks off in. What follows may make a letter of it.
 pub(super) fn begun(text: &str) -> Option<usize> {
     // The longest that can be open is a pair without its last digit, with a backslash for each level before it.
-    const LONGEST: usize = 32;
+    const MAX_ESCAPE_BYTES: usize = 32;
     let bytes = text.as_bytes();
-    let from = bytes.len().saturating_sub(LONGEST);
+    let from = bytes.len().saturating_sub(MAX_ESCAPE_BYTES);
     let slash = from + bytes[from..].iter().rposition(|byte| *byte == b'\\')?;
     let tail = &bytes[slash + 1..];
     let open =

@@ -26,7 +26,7 @@ use blocks::{Rest, said};
 pub(super) use launch::DESCRIPTION;
 
 /// More subagents than anyone runs at once, and more models.
-const SIDE_BY_SIDE: usize = 64;
+const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -143,7 +143,7 @@ impl Claude {
         let block = format!("{parent}/{}", event["index"].as_u64().unwrap_or_default());
         let mut messages = Vec::new();
         if let Some((word, piece)) = blocks::piece(&mut fields) {
-            if self.blocks.len() >= SIDE_BY_SIDE && !self.blocks.contains_key(&block) {
+            if self.blocks.len() >= MAX_OPEN_TOOLS && !self.blocks.contains_key(&block) {
                 self.blocks.pop_first();
             }
             let known = self.blocks.entry(block).or_default();
@@ -180,13 +180,13 @@ impl Claude {
             return false;
         }
         self.counted.push_back(id.to_owned());
-        if self.counted.len() > SIDE_BY_SIDE {
+        if self.counted.len() > MAX_OPEN_TOOLS {
             self.counted.pop_front();
         }
         let add = |total: &mut u64, key: &str| {
             *total = total.saturating_add(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
         };
-        let known = |model: &&str| self.spent.len() < SIDE_BY_SIDE || self.spent.contains_key(*model);
+        let known = |model: &&str| self.spent.len() < MAX_OPEN_TOOLS || self.spent.contains_key(*model);
         let model = name(message, "model").filter(known).unwrap_or("unknown");
         let spent = self.spent.entry(model.to_owned()).or_default();
         add(&mut spent.input_tokens, "input_tokens");

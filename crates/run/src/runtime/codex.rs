@@ -23,7 +23,7 @@ use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
 /// More tools than run at once.
-const SIDE_BY_SIDE: usize = 64;
+const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]

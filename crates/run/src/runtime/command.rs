@@ -73,7 +73,7 @@ impl CommandReader {
         if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
             return;
         }
-        let known = |model: &&str| self.spent.len() < MOST_MODELS || self.spent.contains_key(*model);
+        let known = |model: &&str| self.spent.len() < MAX_MODELS || self.spent.contains_key(*model);
         let model = message.get("model").and_then(Value::as_str).filter(|model| model.len() <= 200);
         let model = model.filter(known).unwrap_or("default");
         let used = ModelUsage {
@@ -88,7 +88,7 @@ impl CommandReader {
 }
 
 /// This is remembered, so it must not be endless.
-const MOST_MODELS: usize = 64;
+const MAX_MODELS: usize = 64;
 
 impl Listen for CommandReader {
     fn line_cap(&self) -> usize {

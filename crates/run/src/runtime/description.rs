@@ -10,7 +10,7 @@ use super::{Reader, SessionChoice, acp, claude, codex, command, gemini, opencode
 use crate::process::StopSignal;
 
 /// In the place of a program: the one that the keeper is, too, wherever that is.
-pub(crate) const OURSELVES: &str = "(cowhand)";
+pub(crate) const OWN_PROGRAM: &str = "(cowhand)";
 
 /// What is to be started.
 #[derive(Debug, Clone, Copy)]

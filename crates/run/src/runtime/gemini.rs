@@ -24,7 +24,7 @@ pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
 /// What is being said goes into every checkpoint; a longer speech is told in parts.
-const SPEECH_CAP: usize = 32 << 10;
+const MAX_SPEECH_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -62,7 +62,7 @@ impl Listen for Gemini {
             self.chat.look(self.session_id.as_deref());
         }
         messages.push(self.object(&kind, fields, timestamp));
-        if self.saying.len() > SPEECH_CAP {
+        if self.saying.len() > MAX_SPEECH_BYTES {
             messages.extend(self.told(timestamp));
         }
         for message in &messages {
@@ -333,7 +333,7 @@ mod tests {
                 .iter()
                 .filter(|message| matches!(message, OutputMessage::Assistant { partial: None, .. }))
                 .count();
-            assert!(gemini.saying.len() <= SPEECH_CAP);
+            assert!(gemini.saying.len() <= MAX_SPEECH_BYTES);
         }
         assert_eq!(whole, 3);
     }

@@ -9,10 +9,10 @@ use super::result_line::ResultLine;
 use crate::ending::ExitStatus;
 
 /// Enough of a line to know what it was about.
-const LINE_CAP: usize = 300;
+const MAX_OUTPUT_LINE_BYTES: usize = 300;
 
 /// A summary is for a screen; the whole text is in the job's output.
-pub(super) const SUMMARY_CAP: usize = 64 << 10;
+pub(super) const MAX_SUMMARY_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -35,7 +35,7 @@ impl OutputRecord {
             OutputMessage::Assistant { content: Some(content), partial, .. }
                 if *partial != Some(true) && !content.trim().is_empty() =>
             {
-                self.said = Some(cut(content, 0, SUMMARY_CAP));
+                self.said = Some(cut(content, 0, MAX_SUMMARY_BYTES));
             }
             OutputMessage::Error { message, code, .. } => {
                 let code = code.as_deref().filter(|code| !message.contains(code));
@@ -139,7 +139,7 @@ fn remember(last: &mut Option<String>, line: &str) {
     }
     let last = last.get_or_insert_default();
     last.clear();
-    if line.len() <= LINE_CAP * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
+    if line.len() <= MAX_OUTPUT_LINE_BYTES * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
 }
 
 /// Whether an agent that gave up says that somebody on the network did not answer in time.
@@ -151,9 +151,9 @@ pub(super) fn tells_of_a_timeout(text: &str) -> bool {
 /// A text on one line and short, as it stands in a table or a log.
 pub(super) fn one_line(text: &str) -> String {
     // White space may take as much room as the words.
-    let room = text.floor_char_boundary(LINE_CAP * 2);
+    let room = text.floor_char_boundary(MAX_OUTPUT_LINE_BYTES * 2);
     let words: Vec<_> = text[..room].split_whitespace().collect();
-    cut(&words.join(" "), text.len() - room, LINE_CAP)
+    cut(&words.join(" "), text.len() - room, MAX_OUTPUT_LINE_BYTES)
 }
 
 fn signal_name(signal: i32) -> String {

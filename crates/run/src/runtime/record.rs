@@ -13,9 +13,9 @@ use serde_json::Value;
 use cowhand_system::beneath::Root;
 
 /// What is read of a record at once, from its end.
-pub(super) const MOST: u64 = 64 << 20;
+pub(super) const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// The longest line that is looked at.
-pub(super) const LONGEST_LINE: u64 = 8 << 20;
+pub(super) const MAX_RECORD_LINE_BYTES: u64 = 8 << 20;
 
 /// The file whose name ends like this, in the folder or as many folders below it. In what is named after dates the
 /// newest comes first.
@@ -68,10 +68,10 @@ fn is_named(name: &OsStr, ending: &str) -> bool {
 /// What the last of its lines says that holds `words` and can be read.
 pub(super) fn last<T>(mut record: File, words: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
     let length = record.metadata().ok()?.len();
-    record.seek(SeekFrom::Start(length.saturating_sub(MOST))).ok()?;
-    let mut lines = BufReader::new(record).take(MOST);
+    record.seek(SeekFrom::Start(length.saturating_sub(MAX_RECORD_BYTES))).ok()?;
+    let mut lines = BufReader::new(record).take(MAX_RECORD_BYTES);
     let (mut line, mut found) = (Vec::new(), None);
-    while (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()? > 0 {
+    while (&mut lines).take(MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line).ok()? > 0 {
         if memchr::memmem::find(&line, words.as_bytes()).is_some()
             && let Ok(value) = serde_json::from_slice(&line)
         {

@@ -7,7 +7,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, O
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::output_record::{SUMMARY_CAP, one_line, tells_of_a_timeout};
+use super::output_record::{MAX_SUMMARY_BYTES, one_line, tells_of_a_timeout};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResultLine {
@@ -31,7 +31,7 @@ impl ResultLine {
             subtype: text("subtype").map(|word| one_line(&word)),
             is_error: fields.get("is_error").and_then(Value::as_bool).unwrap_or(false),
             api_error_status: fields.get("api_error_status").and_then(Value::as_u64),
-            text: text("result").or(errors).map(|text| cut(&text, 0, SUMMARY_CAP)),
+            text: text("result").or(errors).map(|text| cut(&text, 0, MAX_SUMMARY_BYTES)),
             usage: JobUsage {
                 per_model: fields.get("modelUsage").map(per_model).unwrap_or_default(),
                 num_turns: fields.get("num_turns").and_then(Value::as_u64),
@@ -46,7 +46,7 @@ impl ResultLine {
     pub(super) fn of(trouble: Option<(String, Option<u64>)>, usage: JobUsage) -> Self {
         let is_error = trouble.is_some();
         let (text, api_error_status) = trouble.map_or((None, None), |(text, status)| (Some(text), status));
-        let text = text.map(|text| cut(&text, 0, SUMMARY_CAP));
+        let text = text.map(|text| cut(&text, 0, MAX_SUMMARY_BYTES));
         Self { subtype: None, is_error, api_error_status, text, usage }
     }
 
@@ -105,7 +105,7 @@ impl ResultLine {
 
     /// A subscription's limit comes as words only, with no status.
     fn rate_limited(&self) -> bool {
-        const WORDS: [&str; 9] = [
+        const RATE_LIMIT_WORDS: [&str; 9] = [
             "overloaded",
             "too many requests",
             "resource_exhausted",
@@ -117,7 +117,8 @@ impl ResultLine {
             "hit your limit",
         ];
         let text = self.text.as_deref().unwrap_or_default().to_lowercase();
-        matches!(self.api_error_status, Some(429 | 529)) || WORDS.iter().any(|words| text.contains(words))
+        matches!(self.api_error_status, Some(429 | 529))
+            || RATE_LIMIT_WORDS.iter().any(|words| text.contains(words))
     }
 }
 

@@ -29,8 +29,8 @@ pub fn landlock() -> Result<String, String> {
 /// What the program says about itself, once it has made the namespaces that we ask it for.
 pub fn bubblewrap() -> Result<String, String> {
     // A machine does not lose this while it runs, and asking takes some milliseconds.
-    static WORKS: OnceLock<String> = OnceLock::new();
-    if let Some(said) = WORKS.get() {
+    static BWRAP_VERSION: OnceLock<String> = OnceLock::new();
+    if let Some(said) = BWRAP_VERSION.get() {
         return Ok(said.clone());
     }
     let run = |arguments: &[&str]| {
@@ -73,5 +73,5 @@ pub fn bubblewrap() -> Result<String, String> {
     }
     let said = run(&["--version"])?;
     let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-    Ok(WORKS.get_or_init(|| said).clone())
+    Ok(BWRAP_VERSION.get_or_init(|| said).clone())
 }

@@ -15,7 +15,7 @@ use crate::runtime::description::Description;
 use crate::start::{Bound, Contained, SandboxPlan};
 
 /// Where programs, libraries and the machine's settings are.
-const SYSTEM: [&str; 17] = [
+const SYSTEM_PATHS: [&str; 17] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -35,10 +35,10 @@ const SYSTEM: [&str; 17] = [
     "/sys/kernel/mm/transparent_hugepage",
 ];
 /// Where names are looked up, if `/etc/resolv.conf` leads there.
-const RESOLVERS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
+const RESOLVER_PATHS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
 
 /// What only the system's own programs read.
-const SECRET: [&str; 8] = [
+const SYSTEM_SECRETS: [&str; 8] = [
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -49,7 +49,7 @@ const SECRET: [&str; 8] = [
     "/etc/sudoers.d",
 ];
 /// In a home: what opens other machines and accounts.
-const KEYS: [&str; 16] = [
+const HOME_SECRETS: [&str; 16] = [
     ".ssh",
     ".aws",
     ".azure",
@@ -248,8 +248,8 @@ fn all_or_nothing(enclosure: &SandboxPlan) -> Result<(), String> {
 
 fn hidden(setting: &SandboxInput<'_>) -> Vec<PathBuf> {
     let home = home(setting);
-    let keys = KEYS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
-    let secrets = SECRET.iter().map(PathBuf::from);
+    let keys = HOME_SECRETS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
+    let secrets = SYSTEM_SECRETS.iter().map(PathBuf::from);
     let dotenv = setting.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
     let sockets = docker::sockets(&setting.asked.container);
     present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([setting.state.to_owned()]))
@@ -372,8 +372,8 @@ fn declared(setting: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Resul
 }
 
 fn readable(setting: &SandboxInput<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVERS };
-    let mut read: Vec<PathBuf> = SYSTEM.iter().chain(resolvers).map(PathBuf::from).collect();
+    let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVER_PATHS };
+    let mut read: Vec<PathBuf> = SYSTEM_PATHS.iter().chain(resolvers).map(PathBuf::from).collect();
     let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let home = home(setting);

@@ -68,13 +68,13 @@ fn is_meant(enclosure: &SandboxPlan, path: &Path) -> bool {
 }
 
 /// The kernel has its own; ours would be the outer one's.
-const MADE_ANEW: [&str; 3] = ["/proc", "/dev", "/sys"];
+const OWN_MOUNTS: [&str; 3] = ["/proc", "/dev", "/sys"];
 
 /// What contains comes before what is contained.
 fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> {
     let mut paths: Vec<&PathBuf> = paths.into_iter().collect();
     paths.sort_by_key(|path| path.components().count());
-    paths.retain(|path| !MADE_ANEW.iter().any(|made| path.starts_with(made)));
+    paths.retain(|path| !OWN_MOUNTS.iter().any(|made| path.starts_with(made)));
     paths
 }
 

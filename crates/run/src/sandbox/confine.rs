@@ -16,10 +16,10 @@ use super::seccomp::{self, Confinement};
 use crate::attempt::Attempt;
 use crate::start::{SandboxPlan, StartSpec};
 
-pub(super) const VERB: &str = "confine";
+pub(super) const CONFINE_VERB: &str = "confine";
 
 /// As a shell says it of a command that it cannot run.
-const CANNOT: u8 = 126;
+const EXIT_CANNOT_START: u8 = 126;
 
 /// Comes back only if it could not be done. Then nothing of the agent has run.
 pub fn confine(folder: &Path) -> ExitCode {
@@ -32,7 +32,7 @@ pub fn confine(folder: &Path) -> ExitCode {
         Err(why) => format!("it cannot be confined, so it is not started: {why}"),
     };
     eprintln!("cowhand: {why}");
-    ExitCode::from(CANNOT)
+    ExitCode::from(EXIT_CANNOT_START)
 }
 
 fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), String> {

@@ -27,11 +27,11 @@ const FORWARD: &str = "forward";
 /// The same, once it is nobody's child.
 const ALONE: &str = "alone";
 
-const CANNOT: u8 = 126;
+const EXIT_CANNOT_START: u8 = 126;
 
 /// Comes back only if it could not be done.
 pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
-    let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
+    let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
     let opened = if how == PROXIED { open_way() } else { Ok(()) };
     let held = Confinement::Namespaces { own_network: network == OWN };
     let closed = opened.and_then(|()| seccomp::restrict(held).map_err(io::Error::other));
@@ -43,7 +43,7 @@ pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
         Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
     };
     eprintln!("cowhand: {why}");
-    ExitCode::from(CANNOT)
+    ExitCode::from(EXIT_CANNOT_START)
 }
 
 fn open_way() -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use cowhand_system::beneath::Root;
 
 /// The longest path that a file of git's holds here.
-const LONGEST: u64 = 8 << 10;
+const MAX_PATH_BYTES: u64 = 8 << 10;
 
 /// Of the worktree that this directory is in.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,15 +47,15 @@ impl Worktree {
     /// Returns what of the above is not to be written; none if it is not there, or a link.
     pub(super) fn kept(&self) -> Option<PathBuf> {
         let root = Root::open(&self.common).ok()?;
-        root.directory(Path::new(ALTERNATES)).is_ok().then(|| self.common.join(ALTERNATES))
+        root.directory(Path::new(ALTERNATES_FOLDER)).is_ok().then(|| self.common.join(ALTERNATES_FOLDER))
     }
 }
 
 /// The part of the objects that names other repositories, whose commits would be seen in this one.
-const ALTERNATES: &str = "objects/info";
+const ALTERNATES_FOLDER: &str = "objects/info";
 
 /// Reads the one line of a small file.
 fn line(folder: &Path, name: &str) -> Option<String> {
-    let text = Root::open(folder).ok()?.read(Path::new(name), LONGEST).ok()?;
+    let text = Root::open(folder).ok()?.read(Path::new(name), MAX_PATH_BYTES).ok()?;
     Some(String::from_utf8(text).ok()?.trim().to_owned())
 }

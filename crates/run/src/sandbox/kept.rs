@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::start::SandboxPlan;
 
 /// As many links as the kernel follows.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// Whoever may write where a link lies can lead it elsewhere.
 pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), String> {
@@ -35,7 +35,7 @@ fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
             continue;
         };
         let Ok(folder) = folder.canonicalize() else { continue };
-        if links.len() < MOST_LINKS {
+        if links.len() < MAX_LINKS {
             links.push(folder.join(name));
             find_links(&folder.join(target), links);
         }

@@ -15,10 +15,10 @@ use landlock::{
 use crate::start::SandboxPlan;
 
 /// With this one came signals: before it an agent could end its own keeper.
-const LEAST: ABI = ABI::V6;
+const MIN_LANDLOCK_ABI: ABI = ABI::V6;
 
 /// What every program needs to write, and where a terminal is.
-const DEVICES: [&str; 9] = [
+const DEVICE_FILES: [&str; 9] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
@@ -33,9 +33,9 @@ const DEVICES: [&str; 9] = [
 fn ruleset(network: bool) -> Result<landlock::RulesetCreated, RulesetError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(LEAST))?
-        .scope(Scope::from_all(LEAST))?;
-    if network { ruleset.handle_access(AccessNet::from_all(LEAST))? } else { ruleset }.create()
+        .handle_access(AccessFs::from_all(MIN_LANDLOCK_ABI))?
+        .scope(Scope::from_all(MIN_LANDLOCK_ABI))?;
+    if network { ruleset.handle_access(AccessNet::from_all(MIN_LANDLOCK_ABI))? } else { ruleset }.create()
 }
 
 pub(super) fn refusal() -> Option<String> {
@@ -60,7 +60,8 @@ pub(super) fn version() -> Option<String> {
 pub(super) fn restrict(enclosure: &SandboxPlan) -> Result<(), String> {
     let wrong = |error: RulesetError| format!("Landlock: {error}");
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
-    let write = AccessFs::from_all(LEAST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write = AccessFs::from_all(MIN_LANDLOCK_ABI)
+        & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut readable = Vec::new();
     for path in &enclosure.read {
@@ -75,7 +76,7 @@ pub(super) fn restrict(enclosure: &SandboxPlan) -> Result<(), String> {
         .iter()
         .map(|path| (path.as_path(), read))
         .chain(enclosure.write.iter().map(|path| (path.as_path(), write)))
-        .chain(DEVICES.iter().map(|path| (Path::new(path), device)));
+        .chain(DEVICE_FILES.iter().map(|path| (Path::new(path), device)));
     for (path, access) in allowed {
         rules = allow(rules, path, access).map_err(wrong)?;
     }
@@ -94,7 +95,7 @@ fn allow(
     access: BitFlags<AccessFs>,
 ) -> Result<landlock::RulesetCreated, RulesetError> {
     let (Ok(opened), Ok(about)) = (PathFd::new(path), fs::metadata(path)) else { return Ok(rules) };
-    let access = if about.is_dir() { access } else { access & AccessFs::from_file(LEAST) };
+    let access = if about.is_dir() { access } else { access & AccessFs::from_file(MIN_LANDLOCK_ABI) };
     rules.add_rule(PathBeneath::new(opened, access))
 }
 

@@ -14,9 +14,9 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use super::{SandboxPlan, bubblewrap, forward};
 
 /// What it writes of a program that it has started and that has ended.
-const STARTED: &str = "\"exit-code\"";
+const STARTED_MARK: &str = "\"exit-code\"";
 /// How its own messages begin.
-const OWN_WORDS: &str = "bwrap: ";
+const BWRAP_PREFIX: &str = "bwrap: ";
 
 /// The pipe. Its end for writing is open in what is started meanwhile, until that is known to be started.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Making {
         let mut said = Vec::new();
         // What could not be read is not known, and then an exit code counts as the agent's.
         match self.reader.read_to_end(&mut said) {
-            Ok(_) => String::from_utf8_lossy(&said).contains(STARTED),
+            Ok(_) => String::from_utf8_lossy(&said).contains(STARTED_MARK),
             Err(_) => true,
         }
     }
@@ -60,7 +60,7 @@ impl Making {
 
 /// Why a sandbox could not be made, by what `bwrap` said.
 pub fn failure(said: &str) -> String {
-    let own = said.lines().rev().find(|line| line.starts_with(OWN_WORDS));
+    let own = said.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
     let why = own.or_else(|| said.lines().next()).unwrap_or("bwrap ended without a word");
     format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
 }
@@ -76,7 +76,7 @@ pub fn try_out(enclosure: &SandboxPlan, directory: &Path, own: &Path) -> Result<
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output()
-        .map_err(|error| failure(&format!("{OWN_WORDS}{error}")))?;
+        .map_err(|error| failure(&format!("{BWRAP_PREFIX}{error}")))?;
     if tried.status.success() { Ok(()) } else { Err(failure(&String::from_utf8_lossy(&tried.stderr))) }
 }
 

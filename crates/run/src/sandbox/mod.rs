@@ -53,12 +53,14 @@ pub(super) fn argv(
     let own = std::env::current_exe()?;
     match enclosure.kind {
         SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
-        SandboxKind::Landlock => Ok(vec![own.into(), confine::VERB.into(), attempt.folder().into()]),
+        SandboxKind::Landlock => Ok(vec![own.into(), confine::CONFINE_VERB.into(), attempt.folder().into()]),
         SandboxKind::Bubblewrap => {
             let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
             Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
         }
-        SandboxKind::Docker => Ok(vec![own.into(), docker::contain::VERB.into(), attempt.folder().into()]),
+        SandboxKind::Docker => {
+            Ok(vec![own.into(), docker::contain::CONTAIN_VERB.into(), attempt.folder().into()])
+        }
     }
 }
 

@@ -6,13 +6,13 @@ use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
 /// The program runs as the owner or the group of its file.
-const SPECIAL: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+const SPECIAL_MODES: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
 /// The same number on every machine.
 const FCHMODAT2: i64 = 452;
 
 /// The bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
-const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+const O_TMPFILE_BIT: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
 /// Keeps both bits out of every mode that a call gives to a file. `mkdir` takes neither of them.
 pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
@@ -38,7 +38,7 @@ pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
     ] {
         // Without one of these the mode means nothing, and may be anything.
         let mut rules = special(flags + 1, Some((flags, libc::O_CREAT)))?;
-        rules.extend(special(flags + 1, Some((flags, TEMPORARY)))?);
+        rules.extend(special(flags + 1, Some((flags, O_TMPFILE_BIT)))?);
         calls.insert(call, rules);
     }
     Ok(calls)
@@ -54,7 +54,7 @@ fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<SyscallRules, BackendErr
         }
         SeccompRule::new(conditions)
     };
-    SPECIAL.into_iter().map(rule).collect()
+    SPECIAL_MODES.into_iter().map(rule).collect()
 }
 
 /// Leaves a file with its owner's own group. Other owners take a capability that nobody has in a sandbox.

@@ -84,8 +84,9 @@ fn filter(calls: RulesBySyscall, answer: i32) -> Result<BpfProgram, BackendError
     #[cfg(target_arch = "x86_64")]
     {
         // The same calls under other numbers, where the kernel still has them.
-        const X32: i64 = 0x4000_0000;
-        let twins: Vec<_> = calls.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
+        const X32_SYSCALL_BIT: i64 = 0x4000_0000;
+        let twins: Vec<_> =
+            calls.iter().map(|(call, rules)| (call | X32_SYSCALL_BIT, rules.clone())).collect();
         calls.extend(twins);
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;

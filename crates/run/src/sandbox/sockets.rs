@@ -6,13 +6,13 @@ use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 use super::seccomp::{SyscallRules, number};
 
 /// Looking names up takes UDP, which has no ports that Landlock knows.
-const NAMES: u16 = 53;
+const DNS_PORT: u16 = 53;
 
 /// `SOCK_PACKET`, which nobody should use and the kernel still has.
-const PACKET: i32 = 10;
+const SOCK_PACKET: i32 = 10;
 
 /// The low bits of a socket's type; the others are flags.
-const KIND: u64 = 0xf;
+const SOCKET_TYPE_MASK: u64 = 0xf;
 
 /// Which sockets there are none of. A Unix socket leads to whoever listens on this machine, cowhand itself included;
 /// pairs of them, by which programs speak to their children, are another call.
@@ -36,7 +36,8 @@ pub(super) fn of_landlock(network: &Reaches) -> Result<SyscallRules, BackendErro
     let Reaches::Ports(ports) = network else { return Ok(rules) };
     for inet in [libc::AF_INET, libc::AF_INET6] {
         let of_kind = |wanted: i32, more: &[i32]| {
-            let mut conditions = vec![number(domain, Eq, inet)?, number(kind, MaskedEq(KIND), wanted)?];
+            let mut conditions =
+                vec![number(domain, Eq, inet)?, number(kind, MaskedEq(SOCKET_TYPE_MASK), wanted)?];
             for allowed in more {
                 conditions.push(number(protocol, Ne, *allowed)?);
             }
@@ -44,9 +45,9 @@ pub(super) fn of_landlock(network: &Reaches) -> Result<SyscallRules, BackendErro
         };
         // Other protocols have streams, too, and their ports are not TCP's.
         rules.push(of_kind(libc::SOCK_STREAM, &[0, libc::IPPROTO_TCP])?);
-        let udp: &[i32] = if ports.contains(&NAMES) { &[0, libc::IPPROTO_UDP] } else { &[] };
+        let udp: &[i32] = if ports.contains(&DNS_PORT) { &[0, libc::IPPROTO_UDP] } else { &[] };
         rules.push(of_kind(libc::SOCK_DGRAM, udp)?);
-        for other in [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_SEQPACKET, libc::SOCK_DCCP, PACKET] {
+        for other in [libc::SOCK_RAW, libc::SOCK_RDM, libc::SOCK_SEQPACKET, libc::SOCK_DCCP, SOCK_PACKET] {
             rules.push(of_kind(other, &[])?);
         }
     }

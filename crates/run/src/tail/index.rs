@@ -13,7 +13,7 @@ use super::append_to;
 use crate::runtime::Reader;
 
 /// When the index has grown to this, all but its first and last checkpoint are dropped.
-const LARGE: u64 = 1 << 20;
+const MAX_INDEX_BYTES: u64 = 1 << 20;
 
 /// How far everything had come at a moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,7 +65,8 @@ impl Index {
     pub(super) fn append(&mut self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(checkpoint)?;
         line.push(b'\n');
-        let written = if self.bytes > LARGE { self.rewrite(&line) } else { self.file.write_all(&line) };
+        let written =
+            if self.bytes > MAX_INDEX_BYTES { self.rewrite(&line) } else { self.file.write_all(&line) };
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
         self.bytes += line.len() as u64;
         self.first.get_or_insert(line);

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::lines::LineBuffer;
 
 /// A gap up to this is read as zeros.
-const SHORT_GAP: u64 = 4 << 10;
+const MAX_SHORT_GAP_BYTES: u64 = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -66,7 +66,7 @@ impl Stream {
             // A file system that does not tell.
             Err(_) => self.read,
         };
-        Some(data - self.read.min(data)).filter(|gap| *gap > SHORT_GAP).unwrap_or_default()
+        Some(data - self.read.min(data)).filter(|gap| *gap > MAX_SHORT_GAP_BYTES).unwrap_or_default()
     }
 
     /// Passes over bytes that are not read.

@@ -16,13 +16,13 @@ use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
 
 /// What is kept of a diff.
-const MOST: usize = 1 << 20;
+const MAX_DIFF_BYTES: usize = 1 << 20;
 
 /// The largest index that is copied; the agent may have put anything in its place.
-const LARGEST_INDEX: u64 = 1 << 30;
+const MAX_INDEX_BYTES: u64 = 1 << 30;
 
 /// A submodule is not looked into: git would do that by a process that obeys the submodule's own config.
-const HOW: [&str; 7] = [
+const DIFF_OPTIONS: [&str; 7] = [
     "--no-color",
     "--no-ext-diff",
     "--no-textconv",
@@ -53,7 +53,9 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
     if cut {
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         text.truncate(end);
-        text.extend(format!("# cowhand: the diff is longer than {MOST} bytes and was cut here\n").bytes());
+        text.extend(
+            format!("# cowhand: the diff is longer than {MAX_DIFF_BYTES} bytes and was cut here\n").bytes(),
+        );
     }
     notes.extend(alternates::changed(workspace, since));
     for note in &notes {
@@ -93,7 +95,8 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     absent_is_ok(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
-    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
+    let (text, cut) =
+        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = known.err().map(|why| {
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
@@ -120,7 +123,8 @@ fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
 /// Lists the files that the agent's index has and the base has not, also those that git would ignore.
 fn added(git: &Git, base: &str) -> Vec<u8> {
     let how = ["diff", "--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A"];
-    let listed = git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MOST);
+    let listed =
+        git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MAX_DIFF_BYTES);
     // An index that makes no sense names nothing.
     listed.map(whole_names).unwrap_or_default()
 }
@@ -140,7 +144,7 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
 
 /// Lists new files that are not ignored, and those of the agent's index. Other repositories are left out.
 fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, String> {
-    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MOST)?;
+    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
     listed.extend(added);
     let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
@@ -176,15 +180,16 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     let below = index.strip_prefix(common).map_err(io::Error::other)?;
     let index = Root::open(top)?.directory(Path::new(name))?.file(below)?;
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(scratch)?;
-    let copied = io::copy(&mut index.take(LARGEST_INDEX + 1), &mut copy)?;
-    if copied > LARGEST_INDEX { Err(io::Error::other("it is too large")) } else { Ok(()) }
+    let copied = io::copy(&mut index.take(MAX_INDEX_BYTES + 1), &mut copy)?;
+    if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
 fn of_branch(workspace: &Workspace, why: &str) -> Result<Compared, String> {
     let git = Git::at(&workspace.repository);
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];
     let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
-    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
+    let (text, cut) =
+        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
     Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
 }

@@ -8,17 +8,17 @@ use std::time::Duration;
 use crate::child::{self, Bounds, Ran, WhyNot};
 
 /// For commands that only look.
-const QUICK: Duration = Duration::from_mins(1);
+const SHORT_GIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// For those that write a whole tree.
-const LONG: Duration = Duration::from_mins(10);
+const LONG_GIT_TIMEOUT: Duration = Duration::from_mins(10);
 /// What is kept of an answer.
-const ANSWER: usize = 1 << 20;
+const MAX_GIT_OUTPUT_BYTES: usize = 1 << 20;
 
 /// What of our environment git gets: where it finds its own things and the user's config.
-const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
+const GIT_VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
 
 /// What the repository's own config says otherwise would run programs of its choice, reach out, or tidy up by itself.
-const OVERRIDES: [&str; 8] = [
+const GIT_CONFIG_OVERRIDES: [&str; 8] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.splitIndex=false",
@@ -43,15 +43,17 @@ pub(super) struct Git {
 impl Git {
     pub(super) fn at(directory: &Path) -> Self {
         let directory = directory.to_owned();
-        Self { directory, patience: QUICK, index: None, place: None, settings: Vec::new() }
+        Self { directory, patience: SHORT_GIT_TIMEOUT, index: None, place: None, settings: Vec::new() }
     }
 
     /// Where an agent was at work. Its config may name programs for what git does to files: they would run as us, outside
     /// of whatever held the agent. What the user's own config names stays.
     pub(super) fn after_agent(directory: &Path) -> Result<Self, String> {
         let git = Self::at(directory);
-        let answer =
-            git.ran(&["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."], ANSWER)?;
+        let answer = git.ran(
+            &["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."],
+            MAX_GIT_OUTPUT_BYTES,
+        )?;
         if answer.cut {
             return Err(format!("the config of {} is longer than any", directory.display()));
         }
@@ -61,7 +63,7 @@ impl Git {
 
     /// It may take longer.
     pub(super) fn patient(self) -> Self {
-        Self { patience: LONG, ..self }
+        Self { patience: LONG_GIT_TIMEOUT, ..self }
     }
 
     /// With an index of our own, so that nothing is changed.
@@ -86,7 +88,7 @@ impl Git {
 
     /// What it answers, without the end of the line; or what is wrong, in its own words.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        let ran = self.ran(arguments, ANSWER)?;
+        let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
         }
@@ -101,7 +103,7 @@ impl Git {
 
     /// Whether it says yes.
     pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, String> {
-        let ran = self.ran(arguments, ANSWER)?;
+        let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
@@ -111,7 +113,9 @@ impl Git {
 
     fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, String> {
         let mut command = Command::new("git");
-        command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command
+            .env_clear()
+            .envs(GIT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0")]);
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
@@ -130,7 +134,7 @@ impl Git {
             command.env(format!("GIT_CONFIG_KEY_{number}"), key);
             command.env(format!("GIT_CONFIG_VALUE_{number}"), value);
         }
-        for setting in OVERRIDES {
+        for setting in GIT_CONFIG_OVERRIDES {
             command.args(["-c", setting]);
         }
         command.args(arguments).current_dir(&self.directory);

@@ -9,10 +9,10 @@ use crate::{Database, Store};
 
 /// Processes on other machines write to the same PostgreSQL, and nobody here hears of it: it is looked at this often,
 /// by one for all who follow.
-const LOOK: Duration = Duration::from_secs(1);
+const POSTGRES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// To SQLite only one process writes, so this is for the case that somebody broke that rule.
-const FALLBACK: Duration = Duration::from_secs(5);
+const SQLITE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The number of the newest event that this process knows of, 0 before its first.
 #[derive(Debug, Clone)]
@@ -58,11 +58,11 @@ impl Store {
     /// One of those who wait looks for all of them; when it goes, the next one takes its turn.
     async fn look_for_others(&self) {
         if matches!(self.database, Database::Sqlite { .. }) {
-            return tokio::time::sleep(FALLBACK).await;
+            return tokio::time::sleep(SQLITE_POLL_INTERVAL).await;
         }
         let _turn = self.committed.looking.lock().await;
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POSTGRES_POLL_INTERVAL).await;
             match self.last_event().await {
                 Ok(seq) => self.committed.reached(seq),
                 // Whoever waits looks now, and hears what is wrong.

@@ -13,7 +13,7 @@ use super::open;
 use crate::Store;
 
 /// The newest migration that a store has. A store without this table is a new one.
-const NEWEST: &str = "select max(version) from _sqlx_migrations";
+const NEWEST_MIGRATION: &str = "select max(version) from _sqlx_migrations";
 
 impl Store {
     /// Fails if `place` cannot be opened: its server does not answer, or it was written by a newer version. A file that
@@ -28,7 +28,7 @@ impl Store {
             }
             let options = open::options(path).read_only(true);
             let mut file = options.connect().await.map_err(cannot(place.to_owned()))?;
-            let found = sqlx::query(NEWEST).fetch_one(&mut file).await.ok();
+            let found = sqlx::query(NEWEST_MIGRATION).fetch_one(&mut file).await.ok();
             let found = found.and_then(|row| row.try_get(0).ok());
             file.close().await.map_err(cannot(place.to_owned()))?;
             return known(found, &SQLITE, place);
@@ -36,7 +36,7 @@ impl Store {
         let options = PgConnectOptions::from_str(place).map_err(cannot("postgres".to_owned()))?;
         let shown = open::shown(&options);
         let mut server = options.connect().await.map_err(cannot(shown.clone()))?;
-        let found = sqlx::query(NEWEST).fetch_one(&mut server).await.ok();
+        let found = sqlx::query(NEWEST_MIGRATION).fetch_one(&mut server).await.ok();
         let found = found.and_then(|row| row.try_get(0).ok());
         server.close().await.map_err(cannot(shown.clone()))?;
         known(found, &POSTGRES, &shown)

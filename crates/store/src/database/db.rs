@@ -160,7 +160,7 @@ impl From<u32> for Arg {
 }
 
 /// jiff does not read its own largest instant back from microseconds.
-const LAST: Timestamp = Timestamp::constant(253_402_207_199, 0);
+const MAX_TIMESTAMP: Timestamp = Timestamp::constant(253_402_207_199, 0);
 
 impl From<Timestamp> for Arg {
     fn from(at: Timestamp) -> Self {
@@ -176,7 +176,7 @@ impl From<Option<i64>> for Arg {
 
 impl From<Option<Timestamp>> for Arg {
     fn from(at: Option<Timestamp>) -> Self {
-        Self::Int(at.map(|at| at.min(LAST).as_microsecond()))
+        Self::Int(at.map(|at| at.min(MAX_TIMESTAMP).as_microsecond()))
     }
 }
 

@@ -89,8 +89,8 @@ impl StoreError {
 
 /// Whether SQLite says that the file is malformed, or no database at all.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
-    const CORRUPT: i32 = 11;
-    const NOT_A_DATABASE: i32 = 26;
+    const SQLITE_CORRUPT: i32 = 11;
+    const SQLITE_NOTADB: i32 = 26;
     let mut next = Some(error);
     while let Some(error) = next {
         let code = match error.downcast_ref::<sqlx::Error>() {
@@ -101,7 +101,7 @@ pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
         };
         // The low byte is the kind, the rest says more.
         let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
-        if matches!(code, Some(CORRUPT | NOT_A_DATABASE)) {
+        if matches!(code, Some(SQLITE_CORRUPT | SQLITE_NOTADB)) {
             return true;
         }
         next = error.source();

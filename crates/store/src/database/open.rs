@@ -21,8 +21,8 @@ use crate::{Database, Store};
 use cowhand_system::clock::Clock;
 
 /// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
-const BUSY: Duration = Duration::from_secs(10);
-const READERS: u32 = 4;
+const SQLITE_BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const SQLITE_READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
 
 impl Store {
@@ -57,10 +57,10 @@ impl Store {
         drop(first);
         let file = StoreFile::opened(path).map_err(|error| cannot(&error))?;
         let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
+            .max_connections(SQLITE_READERS)
             // A connection that is opened later would find another file if this one was removed; those that are open can
             // still save it.
-            .min_connections(READERS)
+            .min_connections(SQLITE_READERS)
             .max_lifetime(None)
             .idle_timeout(None)
             // A file does not hang up; asking whether it is still there costs each read a way to its thread and back.
@@ -87,7 +87,7 @@ impl Store {
         first.close().await.map_err(|error| cannot(&error))?;
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS)
-            .acquire_timeout(BUSY)
+            .acquire_timeout(SQLITE_BUSY_TIMEOUT)
             .connect_lazy_with(options);
         Ok(Self::of(Database::Postgres(pool), Committed::new()))
     }
@@ -134,7 +134,7 @@ pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
         // A commit that was answered survives a power cut; group commit pays for it.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        .busy_timeout(BUSY)
+        .busy_timeout(SQLITE_BUSY_TIMEOUT)
 }
 
 /// Makes a new store under another name and moves it into place when it is complete: so a file that is empty was not

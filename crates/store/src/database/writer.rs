@@ -21,9 +21,9 @@ use crate::Answer;
 use crate::audit;
 
 /// How many verbs may share a commit; enough to make the sync cheap, few enough to keep the wait short.
-const MOST_TOGETHER: usize = 256;
+const MAX_VERBS_PER_COMMIT: usize = 256;
 /// How many may queue before callers have to wait to get in.
-const QUEUE: usize = 1_024;
+const WRITER_QUEUE_LENGTH: usize = 1_024;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
@@ -37,7 +37,7 @@ enum Request {
 
 impl Writer {
     pub(crate) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
-        let (queue, requests) = mpsc::channel(QUEUE);
+        let (queue, requests) = mpsc::channel(WRITER_QUEUE_LENGTH);
         tokio::spawn(work(connection, requests, committed, file));
         Self { queue }
     }
@@ -73,7 +73,7 @@ async fn work(
     while closing.is_none() {
         let mut group = Vec::new();
         let mut waiting = Vec::new();
-        if requests.recv_many(&mut waiting, MOST_TOGETHER).await == 0 {
+        if requests.recv_many(&mut waiting, MAX_VERBS_PER_COMMIT).await == 0 {
             break;
         }
         for request in waiting {

@@ -18,7 +18,7 @@ use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
-use cowhand_work::{READING, WorkSourceError, WorkSources, within};
+use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -216,7 +216,7 @@ impl Api {
         sources: &WorkSources,
         claimed: bool,
     ) -> Result<Vec<ItemView>, WorkSourceError> {
-        let items = within(READING, queues::items(queue, sources, &self.store, claimed)).await?;
+        let items = within(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
         self.notice(queue).await;
         Ok(items)
     }
@@ -224,7 +224,7 @@ impl Api {
     /// Has a daemon try again what could not be told about items of the queue that are there now.
     async fn notice(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
-        if let Err(error) = within(READING, fleet.notice(queue)).await {
+        if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.notice(queue)).await {
             debug!(queue = queue.name, "cannot look for items whose results are to be told: {error}");
         }
     }

@@ -12,12 +12,12 @@ use cowhand_system::fault;
 use cowhand_system::remove::absent_is_ok;
 
 /// The largest file that is an item.
-pub(super) const MOST_BYTES: u64 = 1 << 20;
+pub(super) const MAX_ITEM_BYTES: u64 = 1 << 20;
 /// Reports are added to it, and a claimed item must always be readable.
-pub(super) const MOST_BYTES_CLAIMED: u64 = 2 * MOST_BYTES;
+pub(super) const MAX_CLAIMED_ITEM_BYTES: u64 = 2 * MAX_ITEM_BYTES;
 
 /// There is one writer at a time, so one name is enough, and a dead writer's file is in nobody's way.
-const NEW_FILE: &str = ".cowhand.new";
+const TEMPORARY_FILE: &str = ".cowhand.new";
 
 /// Explains the folder to people.
 const README: &str = "README.md";
@@ -119,8 +119,8 @@ impl Lock {
     /// Replaces a file as a whole, with its mode and owner; false if it is not the one that was read any more, because
     /// people and their editors ask for no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
-        absent_is_ok(self.root.remove(NEW_FILE))?;
-        let mut file = self.root.create_new(NEW_FILE)?;
+        absent_is_ok(self.root.remove(TEMPORARY_FILE))?;
+        let mut file = self.root.create_new(TEMPORARY_FILE)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;
         // Only root may give a file away; for everybody else the owner is the same, or cannot be kept.
@@ -129,10 +129,10 @@ impl Lock {
         fault::place("work_file_written");
         let now = self.root.file(&name(stem)).ok().and_then(|file| file.metadata().ok());
         if now.is_none_or(|now| version(&now) != version(before)) {
-            self.root.remove(NEW_FILE)?;
+            self.root.remove(TEMPORARY_FILE)?;
             return Ok(false);
         }
-        self.root.rename(NEW_FILE, &format!("{stem}.md"))?;
+        self.root.rename(TEMPORARY_FILE, &format!("{stem}.md"))?;
         fault::place("work_file_replaced");
         self.held.sync_all()?;
         Ok(true)
@@ -162,7 +162,7 @@ mod tests {
         let save = |text: &str| std::fs::write(folder.file("a"), text).unwrap();
         let lock = folder.lock().unwrap();
         save("one");
-        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        let content = folder.read("a", MAX_ITEM_BYTES, true).unwrap();
         save("two");
         assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
         assert_eq!(std::fs::read_to_string(folder.file("a")).unwrap(), "two");
@@ -177,9 +177,9 @@ mod tests {
         let folder = Folder::new(place.path().to_owned(), Vec::new());
         std::fs::write(folder.file("a"), "one").unwrap();
         std::fs::set_permissions(folder.file("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
-        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        let content = folder.read("a", MAX_ITEM_BYTES, true).unwrap();
         assert!(folder.lock().unwrap().replace("a", &content.metadata, "two").unwrap());
-        let after = folder.read("a", MOST_BYTES, true).unwrap();
+        let after = folder.read("a", MAX_ITEM_BYTES, true).unwrap();
         assert_eq!((after.text.as_str(), after.metadata.mode() & 0o777), ("two", 0o640));
     }
 }

@@ -95,10 +95,11 @@ pub(super) struct FileItem {
 }
 
 /// Keys that become fields of the item; all others are its metadata.
-const FIELDS: [&str; 7] = ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
+const ITEM_KEYS: [&str; 7] =
+    ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
 
 /// What a `file://` address cannot hold as it is.
-const UNSAFE: &AsciiSet =
+const ESCAPED_IN_FILE_URLS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
 impl FileItem {
@@ -128,7 +129,7 @@ impl FileItem {
             priority,
             labels,
             metadata: metadata(document, &status, path),
-            url: format!("file://{}", utf8_percent_encode(&path.to_string_lossy(), UNSAFE)),
+            url: format!("file://{}", utf8_percent_encode(&path.to_string_lossy(), ESCAPED_IN_FILE_URLS)),
             created_at,
             updated_at: modified,
             id,
@@ -181,7 +182,7 @@ fn heading(body: &str) -> Option<String> {
 
 fn metadata(document: &Document, status: &FileStatus, path: &Path) -> Map<String, Json> {
     let mut metadata = Map::new();
-    for (key, entry) in document.entries().filter(|(key, _)| !FIELDS.contains(&key.as_str())) {
+    for (key, entry) in document.entries().filter(|(key, _)| !ITEM_KEYS.contains(&key.as_str())) {
         metadata.insert(key.clone(), as_json(&entry.node));
     }
     metadata.insert("path".to_owned(), json!(path.to_string_lossy()));

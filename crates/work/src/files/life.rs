@@ -10,7 +10,7 @@ use cowhand_core::work::{
 };
 use jiff::Timestamp;
 
-use super::folder::{MOST_BYTES, MOST_BYTES_CLAIMED, Unreadable, modified};
+use super::folder::{MAX_CLAIMED_ITEM_BYTES, MAX_ITEM_BYTES, Unreadable, modified};
 use super::front_matter::Document;
 use super::item::{FileItem, FileStatus};
 use super::page::PageBuilder;
@@ -18,7 +18,7 @@ use super::{Inner, NAME, Skipped, report};
 use crate::{Claimant, QueueState, WorkSourceError};
 
 /// A person who saves the file again and again is not waited for.
-const MOST_TRIES: usize = 5;
+const MAX_CHANGE_TRIES: usize = 5;
 
 /// Why one item cannot be read or changed.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl Inner {
                 see(Err(Skipped { file: self.folder.file(&stem), reason }));
                 continue;
             };
-            match self.look(&id, MOST_BYTES) {
+            match self.look(&id, MAX_ITEM_BYTES) {
                 Ok((entry, _)) => see(Ok(entry)),
                 Err(ItemError::Gone(_)) => {}
                 Err(ItemError::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
@@ -160,7 +160,7 @@ impl Inner {
         let failed = |error| ItemError::Failed(path.clone(), error);
         let lock =
             self.folder.lock().map_err(|error| ItemError::Failed(self.folder.path().to_owned(), error))?;
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_CHANGE_TRIES {
             let content = self.folder.read(id.external_id(), most, true);
             let content = content.map_err(|error| self.trouble(id, error))?;
             let (entry, mut document) = self.understand(id, content.text, modified(&content.metadata))?;
@@ -179,7 +179,7 @@ impl Inner {
     pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, ItemError> {
         let (now, holder) = (self.clock.now(), name_of(by));
         let path = self.folder.file(id.external_id());
-        self.change(id, MOST_BYTES, |entry, document| {
+        self.change(id, MAX_ITEM_BYTES, |entry, document| {
             // Told again after a lost answer, it is the same claim.
             if !entry.status.is_available(now) && !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(not_available(id, &entry.status)));
@@ -204,7 +204,7 @@ impl Inner {
 
     pub(super) fn renew(&self, id: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
         let (holder, until) = (name_of(by), by.until.to_string());
-        let lost = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+        let lost = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             if !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(Some(not_held(id, &entry.status))));
             }
@@ -222,7 +222,7 @@ impl Inner {
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
         let (now, holder) = (self.clock.now(), name_of(by));
-        let refused = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+        let refused = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             let ours = entry.status.is_held_by(&holder);
             if !ours && document.body().contains(&report::marker(&holder)) {
                 return Ok(Change::Leave(None));
@@ -249,7 +249,7 @@ impl Inner {
         by: &Claimant,
     ) -> Result<ReleaseResult, WorkSourceError> {
         let (now, holder) = (self.clock.now(), name_of(by));
-        let released = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+        let released = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             if entry.status.is_held_by(&holder) {
                 document.set(&[
                     ("status", Some("available")),
@@ -272,7 +272,7 @@ impl Inner {
 impl Inner {
     pub(super) fn standing(&self, id: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let now = self.clock.now();
-        match self.look(id, MOST_BYTES_CLAIMED) {
+        match self.look(id, MAX_CLAIMED_ITEM_BYTES) {
             Ok((entry, _)) => Ok(entry.status.standing(now)),
             Err(ItemError::Gone(_)) => Ok(QueueState::Done),
             Err(trouble) => Err(trouble.into()),
@@ -290,7 +290,7 @@ impl Inner {
         let (marker, mut told) = (report::marker(&holder), None);
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else { continue };
-            let Ok((entry, document)) = self.look(&id, MOST_BYTES_CLAIMED) else { continue };
+            let Ok((entry, document)) = self.look(&id, MAX_CLAIMED_ITEM_BYTES) else { continue };
             if id == *from {
                 continue;
             }
@@ -308,7 +308,7 @@ impl Inner {
     pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let now = self.clock.now();
         let offered =
-            self.change(id, MOST_BYTES_CLAIMED, |entry, document| match entry.status.standing(now) {
+            self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| match entry.status.standing(now) {
                 QueueState::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
                 QueueState::Withdrawn => {
                     document.set(&[("status", Some("available"))])?;

@@ -5,7 +5,7 @@ use cowhand_core::work::{FetchResult, WorkItem};
 use super::WorkSourceError;
 
 /// Items hold their whole text, so a page without a limit ends here too. The next one goes on.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_PAGE_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct PageBuilder {
@@ -42,7 +42,7 @@ impl PageBuilder {
         self.bytes += size(&item);
         self.items.push(item);
         // Twice as much as is kept, so that sorting stays rare.
-        if self.bytes > 2 * MOST_BYTES || self.items.len() / 2 > self.limit {
+        if self.bytes > 2 * MAX_PAGE_BYTES || self.items.len() / 2 > self.limit {
             self.shorten();
         }
     }
@@ -60,7 +60,7 @@ impl PageBuilder {
         self.bytes = 0;
         let full = self.items.iter().position(|item| {
             self.bytes += size(item);
-            self.bytes > MOST_BYTES
+            self.bytes > MAX_PAGE_BYTES
         });
         // At least one goes with every page, or there would be no end of pages.
         let fit = full.map_or(self.items.len(), |full| full.max(1)).min(self.limit);

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// The most bytes of a report. An agent may say anything; the file is for people.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_REPORT_BYTES: usize = 64 << 10;
 
 /// Cannot stand in an HTML comment, or would end the name.
-const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
+const ESCAPED_IN_LINKS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
 
 /// Stands in the file, unseen when it is rendered: whose result this is, so that it is not told twice.
 pub(super) fn marker(holder: &str) -> String {
-    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, UNSAFE))
+    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_LINKS))
 }
 
 pub(super) const fn word(outcome: WorkOutcome) -> &'static str {
@@ -63,7 +63,7 @@ fn is_release(line: &str) -> bool {
 /// The parts that say something, cut to size. A marker in them would speak for somebody else.
 fn said(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
-    cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MOST_BYTES)
+    cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MAX_REPORT_BYTES)
 }
 
 fn seconds(now: Timestamp) -> Timestamp {

@@ -81,24 +81,29 @@ mod tests {
     /// A scope is missing only if the answer says so.
     #[test]
     fn what_to_check() {
-        const SCOPES: &str = "x-oauth-scopes";
-        const ACCEPTED: &str = "x-accepted-oauth-scopes";
+        const SCOPES_HEADER: &str = "x-oauth-scopes";
+        const ACCEPTED_SCOPES_HEADER: &str = "x-accepted-oauth-scopes";
         for (status, headers, expected, has_scopes) in [
             (401, &[][..], "the token in MY_TOKEN was refused for o/r", false),
-            (401, &[(SCOPES, "")], "the token in MY_TOKEN was refused for o/r", false),
+            (401, &[(SCOPES_HEADER, "")], "the token in MY_TOKEN was refused for o/r", false),
             (403, &[], "may not do this in o/r: check that it may read and write issues there", false),
             (403, &[("x-accepted-github-permissions", "issues=write")], "there (issues=write)", false),
-            (403, &[(SCOPES, "repo"), (ACCEPTED, "repo")], "check that it may read and write issues", false),
             (
                 403,
-                &[(SCOPES, "gist"), (ACCEPTED, "public_repo, repo")],
+                &[(SCOPES_HEADER, "repo"), (ACCEPTED_SCOPES_HEADER, "repo")],
+                "check that it may read and write issues",
+                false,
+            ),
+            (
+                403,
+                &[(SCOPES_HEADER, "gist"), (ACCEPTED_SCOPES_HEADER, "public_repo, repo")],
                 "has the scopes gist and needs one of public_repo, repo for o/r",
                 true,
             ),
             (403, &[("x-github-sso", "required; url=https://x")], "single sign-on", false),
             (404, &[], "there is no o/r, or the token in MY_TOKEN cannot see it", false),
-            (404, &[(SCOPES, "repo, gist")], "there is no o/r", false),
-            (404, &[(SCOPES, "")], "its scopes are none, and a private repository needs repo", true),
+            (404, &[(SCOPES_HEADER, "repo, gist")], "there is no o/r", false),
+            (404, &[(SCOPES_HEADER, "")], "its scopes are none, and a private repository needs repo", true),
             (422, &[], "", false),
         ] {
             let said = advice(status, headers);

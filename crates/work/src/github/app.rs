@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use super::auth::Secret;
 use crate::error::github::GitHubAuthError;
 use crate::{SourceContext, WorkSourceError};
-use cowhand_system::named_file::{self, KEY_BYTES};
+use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
 #[derive(Debug)]
 pub(super) struct GitHubApp {
@@ -49,7 +49,7 @@ impl GitHubApp {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))
             })?,
             (None, Some(file)) => {
-                named_file::read_text(&setting.base.join(file), KEY_BYTES).map_err(|error| {
+                named_file::read_text(&setting.base.join(file), MAX_KEY_BYTES).map_err(|error| {
                     GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
                 })?
             }

@@ -43,7 +43,7 @@ pub(super) enum ApiAuth {
     App(GitHubApp),
 }
 
-const TOKEN_ENV: &str = "GITHUB_TOKEN";
+const DEFAULT_TOKEN_ENV: &str = "GITHUB_TOKEN";
 
 impl ApiAuth {
     /// `repo` is what it is for.
@@ -55,7 +55,7 @@ impl ApiAuth {
         if let Some(app) = &auth.app {
             return GitHubApp::from_config(app, setting).map(Self::App);
         }
-        let name = auth.token_env.as_deref().unwrap_or(TOKEN_ENV);
+        let name = auth.token_env.as_deref().unwrap_or(DEFAULT_TOKEN_ENV);
         match setting.variable(name).filter(|token| !token.trim().is_empty()) {
             Some(token) => Self::of_token(&token, name),
             None => Err(GitHubAuthError::new(format!(
@@ -69,7 +69,7 @@ impl ApiAuth {
     pub(super) fn origin(auth: &github::Auth) -> String {
         match &auth.app {
             Some(app) => format!("the GitHub App {}", app.id),
-            None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(TOKEN_ENV)),
+            None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(DEFAULT_TOKEN_ENV)),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{Claimant, WorkSourceError, tries_the_next};
 use cowhand_system::fault;
 
 /// How often we look for our own comment before we conclude that what we read is too old to decide by.
-const MOST_LOOKS: u32 = 4;
+const MAX_CLAIM_CHECKS: u32 = 4;
 
 /// Why it is not ours, in words for people.
 type Refusal = (ClaimFailureReason, String);
@@ -178,7 +178,7 @@ impl GitHubWorkSource {
 
     /// Read late enough: with our own marker in it. The caller has waited once.
     async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
-        for look in 0..MOST_LOOKS {
+        for look in 0..MAX_CLAIM_CHECKS {
             if look > 0 {
                 tokio::time::sleep(self.settle_time()).await;
             }

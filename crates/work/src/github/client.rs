@@ -25,7 +25,7 @@ use crate::quota::Quota;
 use crate::{SourceContext, WorkSourceError};
 
 /// Transferred repositories need one; a circle needs an end.
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// A connection to one GitHub, kept for as long as its source lives: with it live the budget and the known pages.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl GitHubClient {
         let first = format!("{}/{}", self.base, call.path);
         let mut url = Url::parse(&first)
             .map_err(|error| call.failed(ApiFailure::Unreadable, format!("{first}: {error}")))?;
-        for redirects in 0..=MOST_REDIRECTS {
+        for redirects in 0..=MAX_REDIRECTS {
             let (status, headers, body) = self.send(call, url.clone(), token).await?;
             let reply = ApiResponse { status, headers, body, was_redirected: redirects > 0 };
             match status {

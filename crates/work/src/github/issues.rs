@@ -149,6 +149,6 @@ fn gone<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
 }
 
 pub fn encoded(text: &str) -> String {
-    const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-    utf8_percent_encode(text, &KEPT).to_string()
+    const UNESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, &UNESCAPED).to_string()
 }

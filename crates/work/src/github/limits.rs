@@ -32,9 +32,9 @@ pub(super) enum RateLimitKind {
 }
 
 /// What GitHub's documentation asks for when a secondary limit names no time.
-const SECONDARY_WAIT: Duration = Duration::from_mins(1);
+const SECONDARY_LIMIT_WAIT: Duration = Duration::from_mins(1);
 /// GitHub's clock and its counters do not turn over in the same instant.
-const AFTER_RESET: Duration = Duration::from_secs(1);
+const RESET_MARGIN: Duration = Duration::from_secs(1);
 
 impl RateLimitKind {
     /// `message` is what the body says.
@@ -51,7 +51,7 @@ impl RateLimitKind {
         }
         let message = message.to_ascii_lowercase();
         if message.contains("secondary rate limit") || message.contains("abuse detection") {
-            return Some(Self::Secondary { wait: SECONDARY_WAIT });
+            return Some(Self::Secondary { wait: SECONDARY_LIMIT_WAIT });
         }
         (status == 429).then_some(Self::Unnamed)
     }
@@ -61,7 +61,7 @@ impl RateLimitKind {
         match self {
             Self::Primary { reset } => {
                 let left = reset.duration_since(now).max(SignedDuration::ZERO);
-                Some(Duration::try_from(left).unwrap_or_default() + AFTER_RESET)
+                Some(Duration::try_from(left).unwrap_or_default() + RESET_MARGIN)
             }
             Self::Secondary { wait } => Some(wait),
             Self::Unnamed => None,

@@ -9,15 +9,15 @@ use crate::Claimant;
 
 /// No claim counts for longer than this after its comment was last written, whatever it says: a marker that somebody
 /// made up cannot hold an issue for ever.
-pub(super) const LONGEST_CLAIM: SignedDuration = SignedDuration::from_hours(24);
+pub(super) const MAX_CLAIM_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// GitHub has more than one clock. A claim lapses this much after its time, for its holder and for all others alike.
-const MARGIN: SignedDuration = SignedDuration::from_secs(10);
+const CLAIM_CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Ours are far shorter; what is longer is somebody's experiment.
-const LONGEST_LINE: usize = 2048;
-const OPENING: &str = "<!-- cowhand:";
-const CLOSING: &str = " -->";
+const MAX_MARKER_BYTES: usize = 2048;
+const MARKER_OPENING: &str = "<!-- cowhand:";
+const MARKER_CLOSING: &str = " -->";
 
 /// What one of our comments says to other programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ pub(super) struct ResultMarker {
 impl ClaimMarker {
     /// `now` is GitHub's. Whole seconds, as GitHub's own times are.
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
-        let until = by.until.min(after(now, LONGEST_CLAIM));
+        let until = by.until.min(after(now, MAX_CLAIM_AGE));
         let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
         let (fleet, holder) = (by.fleet.clone(), by.holder.clone());
         Self { fleet, fleet_name: None, holder, until, renewed_before: None }
@@ -81,7 +81,7 @@ impl ClaimMarker {
 
     /// Whether a renewal that GitHub wrote at `at` came before anybody could take over.
     pub(super) fn was_renewed_in_time(&self, at: Timestamp) -> bool {
-        at <= after(self.until, MARGIN)
+        at <= after(self.until, CLAIM_CLOCK_MARGIN)
     }
 }
 
@@ -109,13 +109,14 @@ impl Marker {
         // means the same.
         let json = json.unwrap_or_default();
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('@', "\\u0040");
-        format!("{OPENING}{kind} {json}{CLOSING}")
+        format!("{MARKER_OPENING}{kind} {json}{MARKER_CLOSING}")
     }
 
     /// Only at the very beginning of a comment: a marker that somebody quotes is not theirs.
     pub(super) fn read(body: &str) -> Option<Self> {
-        let line = body.lines().next().filter(|line| line.len() <= LONGEST_LINE)?;
-        let (kind, json) = line.strip_prefix(OPENING)?.trim_end().strip_suffix(CLOSING)?.split_once(' ')?;
+        let line = body.lines().next().filter(|line| line.len() <= MAX_MARKER_BYTES)?;
+        let (kind, json) =
+            line.strip_prefix(MARKER_OPENING)?.trim_end().strip_suffix(MARKER_CLOSING)?.split_once(' ')?;
         match kind {
             "claim" => serde_json::from_str(json).ok().map(Self::Claim),
             "report" => serde_json::from_str(json).ok().map(Self::Report),
@@ -159,7 +160,7 @@ pub(super) enum ClaimState {
 }
 
 fn ends(marked: &Marked, claim: &ClaimMarker) -> Timestamp {
-    after(claim.until.min(after(marked.updated_at, LONGEST_CLAIM)), MARGIN)
+    after(claim.until.min(after(marked.updated_at, MAX_CLAIM_AGE)), CLAIM_CLOCK_MARGIN)
 }
 
 impl Marks {
@@ -171,7 +172,8 @@ impl Marks {
     }
 
     fn standing(&self, marked: &Marked, claim: &ClaimMarker) -> ClaimState {
-        let was_late = claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, MARGIN));
+        let was_late =
+            claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, CLAIM_CLOCK_MARGIN));
         if was_late || self.now > ends(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
     }
 

@@ -15,9 +15,9 @@ use super::settings::GitHubSettings;
 use crate::{SourceContext, WorkSourceError};
 
 /// So long an answer counts: an item of a stranger is looked at with every poll.
-const FRESH: Duration = Duration::from_mins(10);
+const PERMISSION_LIFETIME: Duration = Duration::from_mins(10);
 /// Nobody has so many repositories at once; whoever sends webhooks of more is not remembered.
-const MOST_PLACES: usize = 256;
+const MAX_REPOSITORIES: usize = 256;
 
 /// One repository, and how to get there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl People {
         }
         let client = GitHubClient::new(&settings, &place.auth, setting)?;
         let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
-        if places.len() >= MOST_PLACES {
+        if places.len() >= MAX_REPOSITORIES {
             places.clear();
         }
         places.push((place.clone(), Arc::clone(&registrar)));
@@ -135,7 +135,7 @@ impl Registrar {
     fn known(&self, name: String) -> Arc<Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, answer| match answer.get() {
-            Some((asked, _)) => asked.elapsed() < FRESH,
+            Some((asked, _)) => asked.elapsed() < PERMISSION_LIFETIME,
             None => Arc::strong_count(answer) > 1,
         });
         Arc::clone(known.entry(name).or_default())

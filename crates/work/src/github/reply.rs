@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use crate::error::github::{ApiFailure, GitHubApiError};
 
 /// A hundred issues with the longest texts that GitHub allows are 26 MB.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
 pub(super) struct ApiResponse {
@@ -59,7 +59,7 @@ impl ApiResponse {
 pub(super) async fn read_body(response: &mut reqwest::Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > MOST_BYTES {
+        if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
             return Ok(None);
         }
         body.extend_from_slice(&chunk);

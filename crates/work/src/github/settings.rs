@@ -9,7 +9,7 @@ use super::quota::RateLimitWarning;
 use super::retry::RetryOptions;
 use crate::WorkSourceError;
 
-const API_URL: &str = "https://api.github.com";
+const DEFAULT_API_URL: &str = "https://api.github.com";
 
 #[derive(Debug, Clone)]
 pub struct GitHubSettings {
@@ -51,7 +51,7 @@ impl GitHubSettings {
             in_progress: "agent-working".into(),
             exclude_labels: vec!["blocked".into(), "wip".into()],
             cleanup_on_failure: true,
-            api_url: API_URL.into(),
+            api_url: DEFAULT_API_URL.into(),
             retry: RetryOptions::default(),
             warning: RateLimitWarning::default(),
             connect_timeout: Duration::from_secs(10),

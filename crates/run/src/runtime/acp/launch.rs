@@ -6,13 +6,13 @@ use cowhand_core::shape::{McpServer, McpTransport};
 use serde_json::{Value, json};
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, OURSELVES, transport,
+    Capabilities, CommandLine, Description, LaunchRequest, OWN_PROGRAM, transport,
 };
 use super::super::gemini::ChatRecord;
 use super::super::{Reader, SessionChoice};
 use super::Acp;
 use super::usage::AcpUsage;
-use crate::acp::{Instructions, PATIENCE, PermissionRules, SessionRequest};
+use crate::acp::{Instructions, PermissionRules, STARTUP_TIMEOUT, SessionRequest};
 use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
@@ -49,7 +49,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
             denied: listed(&settings.denied_tools),
         },
         mcp_servers: settings.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
-        patience_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+        patience_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
     };
     let resumes = match order.session {
         SessionChoice::Resume(id) => Some(id.clone()),
@@ -62,7 +62,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let spent = AcpUsage::by(settings.model.clone(), goes_on).with_record(chat);
     CommandLine {
         argv: vec![
-            OURSELVES.to_owned(),
+            OWN_PROGRAM.to_owned(),
             "acp".to_owned(),
             order.file(INSTRUCTIONS_FILE).display().to_string(),
         ],

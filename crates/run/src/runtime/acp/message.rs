@@ -8,7 +8,7 @@ use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::super::pieces::{Pieces, Under};
 
 /// What is joined is remembered until it is whole, so it must not be endless: a longer text comes in several messages.
-const WORDS_CAP: usize = 256 << 10;
+const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
 /// Chunks that belong together.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl MessageChunks {
 
     /// Whether another chunk belongs to these.
     pub(super) fn goes_on(&self, thinking: bool, id: Option<&str>) -> bool {
-        self.thinking == thinking && self.id.as_deref() == id && self.text.len() < WORDS_CAP
+        self.thinking == thinking && self.id.as_deref() == id && self.text.len() < MAX_MESSAGE_BYTES
     }
 
     /// A chunk that is no text, like a picture, is a message of its own and comes back.
@@ -45,7 +45,7 @@ impl MessageChunks {
             update.shift_remove(key);
         }
         update.extend(content);
-        if serde_json::to_string(&update).is_ok_and(|extra| extra.len() < WORDS_CAP) {
+        if serde_json::to_string(&update).is_ok_and(|extra| extra.len() < MAX_MESSAGE_BYTES) {
             self.extra.extend(update);
         }
         None
@@ -71,10 +71,12 @@ impl MessageChunks {
 /// Lists of all commands, models and modes that there are come with every session and at every change, and say nothing
 /// about the job: their length is enough.
 pub(super) fn shorten(fields: &mut Fields) {
-    const LISTS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
+    const LISTING_KEYS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
     for (key, value) in fields.iter_mut() {
         match value {
-            Value::Array(list) if LISTS.contains(&key.as_str()) => *value = json!({ "length": list.len() }),
+            Value::Array(list) if LISTING_KEYS.contains(&key.as_str()) => {
+                *value = json!({ "length": list.len() })
+            }
             Value::Array(list) => list.iter_mut().filter_map(Value::as_object_mut).for_each(shorten),
             Value::Object(inner) => shorten(inner),
             _ => {}

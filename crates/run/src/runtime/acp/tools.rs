@@ -10,7 +10,7 @@ use super::super::json::{Fields, name, rest, take_text, text};
 use super::super::output_record::one_line;
 
 /// More tools than run at once.
-const SIDE_BY_SIDE: usize = 64;
+const MAX_OPEN_TOOLS: usize = 64;
 
 /// Those that have not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -30,7 +30,7 @@ struct Call {
 }
 
 /// An input that is remembered is in every checkpoint.
-const INPUT_CAP: usize = 4 << 10;
+const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {
     pub(super) fn update(&mut self, mut update: Fields) -> Vec<OutputMessage> {
@@ -41,7 +41,7 @@ impl Tools {
         let mut messages = Vec::new();
         let Some(call) = self.0.get_mut(place) else { return messages };
         let announced = status == "pending" && text(&update, "sessionUpdate") == Some("tool_call");
-        let small = input.as_ref().is_some_and(|input| input.to_string().len() <= INPUT_CAP);
+        let small = input.as_ref().is_some_and(|input| input.to_string().len() <= MAX_INPUT_BYTES);
         if announced && small {
             call.input = input;
         } else if !call.told && (input.is_some() || over || status == "in_progress") {
@@ -84,7 +84,7 @@ impl Tools {
     fn place(&mut self, update: &Fields) -> Option<usize> {
         let id = name(update, "toolCallId")?;
         let place = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
-            if self.0.len() == SIDE_BY_SIDE {
+            if self.0.len() == MAX_OPEN_TOOLS {
                 self.0.pop_front();
             }
             self.0.push_back(Call { id: id.to_owned(), ..Call::default() });
@@ -141,7 +141,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     }
     update.retain(|_, value| !is_empty(value));
     let error = take_text(&mut update, "error");
-    let error = error.or_else(|| (!success).then(|| said.unwrap_or_else(|| NO_REASON.to_owned())));
+    let error = error.or_else(|| (!success).then(|| said.unwrap_or_else(|| NO_REASON_GIVEN.to_owned())));
     OutputMessage::ToolResult {
         tool_use_id: Some(id.to_owned()),
         result,
@@ -152,7 +152,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     }
 }
 
-const NO_REASON: &str = "the tool failed and gave no reason";
+const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
 /// The texts among its content; a terminal of the agent's own tells them elsewhere.
 fn words(update: &Fields) -> Option<String> {

@@ -16,7 +16,7 @@ use super::super::gemini::ChatRecord;
 use super::super::json::{Fields, name};
 
 /// This is remembered, so it must not be endless.
-const MODELS: usize = 100;
+const MAX_MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -103,7 +103,7 @@ impl AcpUsage {
         let models = quota.and_then(|quota| quota["model_usage"].as_array()).into_iter().flatten();
         let models: Vec<(&str, &Value)> = models
             .filter_map(|each| Some((each["model"].as_str()?, each.get("token_count")?)))
-            .take(MODELS)
+            .take(MAX_MODELS)
             .collect();
         let usage = result.get("usage").filter(|usage| usage.is_object());
         match (models.as_slice(), usage) {
@@ -121,7 +121,7 @@ impl AcpUsage {
     fn add(&mut self, model: Option<&str>, used: &ModelUsage) {
         let known = self.model.as_deref().unwrap_or("default");
         let model = model.filter(|model| model.len() <= 200).unwrap_or(known).to_owned();
-        if self.per_model.len() < MODELS || self.per_model.contains_key(&model) {
+        if self.per_model.len() < MAX_MODELS || self.per_model.contains_key(&model) {
             self.per_model.entry(model).or_default().add(used);
         }
     }
@@ -199,7 +199,7 @@ fn tokens(usage: &Value) -> ModelUsage {
 /// The HTTP status that a message names, in one of the ways that agents have. Too many requests are known by the bare
 /// number.
 pub(super) fn status_in(message: &str) -> Option<u64> {
-    const BEFORE: [&str; 6] =
+    const STATUS_PREFIXES: [&str; 6] =
         ["status ", "status: ", "status code ", "\"code\":", "\"statusCode\":", "API Error: "];
     let number = |after: &str| {
         let start = message.find(after)? + after.len();
@@ -208,5 +208,5 @@ pub(super) fn status_in(message: &str) -> Option<u64> {
     };
     let mut words = message.split(|letter: char| !letter.is_ascii_alphanumeric());
     let bare = || words.find(|word| matches!(*word, "429" | "529"))?.parse().ok();
-    BEFORE.into_iter().find_map(number).or_else(bare)
+    STATUS_PREFIXES.into_iter().find_map(number).or_else(bare)
 }

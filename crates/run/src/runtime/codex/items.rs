@@ -4,7 +4,7 @@ use cowhand_core::output::OutputMessage;
 use serde_json::{Value, json};
 
 use super::super::json::{Fields, rest, take_object, take_text, text};
-use super::{Codex, SIDE_BY_SIDE, said_by_codex};
+use super::{Codex, MAX_OPEN_TOOLS, said_by_codex};
 
 impl Codex {
     /// A line about an item: it started, went on, or completed.
@@ -65,7 +65,7 @@ impl Codex {
             messages.push(answered(what, id, item));
         } else if !known {
             self.running.extend(id.filter(|id| id.len() <= 200));
-            if self.running.len() > SIDE_BY_SIDE {
+            if self.running.len() > MAX_OPEN_TOOLS {
                 self.running.pop_front();
             }
         } else {
@@ -77,7 +77,7 @@ impl Codex {
 }
 
 /// The keys of an item that are known when it starts; the others are its answer.
-const ASKED: [&str; 10] = [
+const REQUEST_KEYS: [&str; 10] = [
     "command",
     "server",
     "tool",
@@ -91,7 +91,7 @@ const ASKED: [&str; 10] = [
 ];
 
 fn called(what: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessage {
-    let asked = |key: &String| ASKED.contains(&key.as_str());
+    let asked = |key: &String| REQUEST_KEYS.contains(&key.as_str());
     let input: Fields =
         item.iter().filter(|(key, _)| asked(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
     let (tool_name, input) = match (what, text(item, "server"), text(item, "tool")) {
@@ -104,7 +104,7 @@ fn called(what: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessa
 }
 
 fn answered(what: &str, tool_use_id: Option<String>, mut item: Fields) -> OutputMessage {
-    item.retain(|key, _| !ASKED.contains(&key.as_str()));
+    item.retain(|key, _| !REQUEST_KEYS.contains(&key.as_str()));
     let failed = matches!(text(&item, "status"), Some("failed" | "declined"))
         || item.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0);
     let output = if what == "command_execution" { "aggregated_output" } else { "result" };

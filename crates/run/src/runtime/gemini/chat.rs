@@ -20,8 +20,8 @@ use super::super::record;
 use super::launch::HOME;
 
 /// This is remembered, so it must not be endless.
-const MODELS: usize = 100;
-const FILES: usize = 10;
+const MAX_MODELS: usize = 100;
+const MAX_RECORD_FILES: usize = 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -55,7 +55,7 @@ impl ChatRecord {
             return;
         };
         let found = record::all(folder, &format!("-{session}.jsonl"), 2);
-        for (path, file) in found.into_iter().take(FILES) {
+        for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut place = self.files.remove(&path).unwrap_or_default();
             // One that is away or was written anew is read from its beginning, the next time.
             if self.read_on(file, &mut place).is_ok() {
@@ -71,9 +71,9 @@ impl ChatRecord {
         }
         file.seek(SeekFrom::Start(place.read))?;
         // The rest of a large one comes with the next looks.
-        let (mut lines, mut line) = (BufReader::new(file).take(record::MOST), Vec::new());
-        while (&mut lines).take(record::LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
-            if !line.ends_with(b"\n") && (line.len() as u64) < record::LONGEST_LINE {
+        let (mut lines, mut line) = (BufReader::new(file).take(record::MAX_RECORD_BYTES), Vec::new());
+        while (&mut lines).take(record::MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+            if !line.ends_with(b"\n") && (line.len() as u64) < record::MAX_RECORD_LINE_BYTES {
                 break;
             }
             place.read += line.len() as u64;
@@ -96,7 +96,7 @@ impl ChatRecord {
         }
         place.last = Some(id.to_owned());
         let model = message["model"].as_str().filter(|model| model.len() <= 200).unwrap_or("default");
-        if self.used.len() < MODELS || self.used.contains_key(model) {
+        if self.used.len() < MAX_MODELS || self.used.contains_key(model) {
             self.used.entry(model.to_owned()).or_default().add(&tokens_of(tokens));
         }
     }

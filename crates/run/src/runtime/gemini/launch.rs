@@ -28,11 +28,11 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 };
 
 /// With a base URL in its environment and no settings, it takes no key.
-const BY_KEY: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+const API_KEY_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
 
 pub(super) const HOME: RuntimePath = RuntimePath {
     below: ".gemini",
-    first: Some(("settings.json", BY_KEY)),
+    first: Some(("settings.json", API_KEY_SETTINGS)),
     ..RuntimePath::folder("GEMINI_CLI_HOME", "")
 };
 
@@ -89,7 +89,7 @@ const fn approval_mode(mode: PermissionMode) -> &'static str {
 }
 
 /// Tools that only look, and tools that write files.
-const READING: [&str; 7] = [
+const READING_TOOLS: [&str; 7] = [
     "read_file",
     "read_many_files",
     "list_directory",
@@ -98,7 +98,7 @@ const READING: [&str; 7] = [
     "google_web_search",
     "web_fetch",
 ];
-const WRITING: [&str; 2] = ["replace", "write_file"];
+const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 
 /// A policy in TOML. It is a file, since the settings of the system are believed only if all on their way belongs to
 /// root, and those of the user and of the workspace are not ours.
@@ -125,7 +125,9 @@ fn rules(order: &LaunchRequest<'_>) -> String {
 /// Whether a tool is used without a question that nobody answers.
 fn unasked(mode: PermissionMode, tool: &str) -> bool {
     let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
-    mode == PermissionMode::BypassPermissions || READING.contains(&tool) || (edits && WRITING.contains(&tool))
+    mode == PermissionMode::BypassPermissions
+        || READING_TOOLS.contains(&tool)
+        || (edits && WRITING_TOOLS.contains(&tool))
 }
 
 /// `run_shell_command`, or `run_shell_command(git)` for commands that begin like that.

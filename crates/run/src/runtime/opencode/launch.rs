@@ -61,16 +61,16 @@ fn lead(lead: &mut Lead<'_>) {
         json!({ "baseURL": format!("{}{below}", lead.to), "apiKey": lead.environment.get(lead.key) });
     let mut config = own_config(lead.environment);
     lay_over(&mut config, json!({ "provider": { provider: { "options": options } } }));
-    lead.environment.insert(CONFIG.to_owned(), config.to_string());
+    lead.environment.insert(CONFIG_VARIABLE.to_owned(), config.to_string());
 }
 
 fn own_config(environment: &HashMap<String, String>) -> Value {
-    let own = environment.get(CONFIG).and_then(|own| serde_json::from_str(own).ok());
+    let own = environment.get(CONFIG_VARIABLE).and_then(|own| serde_json::from_str(own).ok());
     own.unwrap_or_else(|| json!({}))
 }
 
 /// Its config as JSON; OpenCode lays it over its files.
-const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+const CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
@@ -97,7 +97,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         argv,
         // An agent must not replace the program under the feet of all the others.
         defaults: vec![("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())],
-        environment: vec![(CONFIG.to_owned(), config.to_string())],
+        environment: vec![(CONFIG_VARIABLE.to_owned(), config.to_string())],
         files: Vec::new(),
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Opencode(reader),
@@ -204,7 +204,7 @@ mod tests {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::from([(
-            CONFIG.to_owned(),
+            CONFIG_VARIABLE.to_owned(),
             r#"{"theme":"x","permission":{"webfetch":"deny"}}"#.to_owned(),
         )]);
         let plan = plan(&LaunchRequest {

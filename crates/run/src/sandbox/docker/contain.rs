@@ -21,13 +21,13 @@ use super::{filter, frames};
 use crate::attempt::Attempt;
 use crate::start::{Contained, SandboxPlan, StartSpec};
 
-pub(in crate::sandbox) const VERB: &str = "contain";
+pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
 /// As Docker's own program says it of a container that could not be run to its end.
-const LOST: u8 = 125;
+const EXIT_LOST: u8 = 125;
 /// As a shell says it of a command that it cannot run.
-const CANNOT: u8 = 126;
-const TERMINATED: u8 = 128 + 15;
+const EXIT_CANNOT_START: u8 = 126;
+const EXIT_TERMINATED: u8 = 128 + 15;
 
 /// The whole life of the process.
 pub fn contain(folder: &Path) -> ExitCode {
@@ -39,7 +39,7 @@ pub fn contain(folder: &Path) -> ExitCode {
     done.map_or_else(
         |why| {
             eprintln!("cowhand: {why}");
-            ExitCode::from(LOST)
+            ExitCode::from(EXIT_LOST)
         },
         ExitCode::from,
     )
@@ -57,7 +57,7 @@ impl Failure {
         match self {
             Self::NotStarted(why) => {
                 attempt.refuse(&why).map_err(|error| format!("{why}; and that cannot be told: {error}"))?;
-                Ok(CANNOT)
+                Ok(EXIT_CANNOT_START)
             }
             Self::Lost(why) => Err(why),
         }
@@ -97,7 +97,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     let name = record.name.as_str();
     let ended = match begin(&engine, name, attempt, &start, &enclosure, &contained, &mut asked).await {
         Ok(Some(streams)) => follow(&engine, name, attempt, &enclosure.caps, streams, asked).await,
-        Ok(None) => Ok(TERMINATED),
+        Ok(None) => Ok(EXIT_TERMINATED),
         Err(why) => Err(not(why)),
     };
     match leftover::end(&engine, name).await {
@@ -231,7 +231,7 @@ async fn follow(
     heard.map_err(|broken| lost(broken.to_string()))?;
     let code = engine.wait(name).await.map_err(|trouble| lost(trouble.to_string()))?;
     limits.look_back(engine, name).await;
-    Ok(u8::try_from(code & 0xff).unwrap_or(LOST))
+    Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
 /// Stays until it is no longer needed: the end of this connection could be the end of the other.

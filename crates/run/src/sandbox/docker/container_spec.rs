@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::sandbox::Reaches;
 use serde_json::{Value, json};
 
-use super::leftover::{ATTEMPT, STATE};
+use super::leftover::{ATTEMPT_LABEL, STATE_LABEL};
 use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
 
 /// All that an order is made of.
@@ -41,8 +41,8 @@ impl ContainerSpec<'_> {
             ));
         }
         let mut labels = contained.labels.clone();
-        labels.insert(STATE.to_owned(), contained.state.to_string_lossy().into_owned());
-        labels.insert(ATTEMPT.to_owned(), self.attempt.to_owned());
+        labels.insert(STATE_LABEL.to_owned(), contained.state.to_string_lossy().into_owned());
+        labels.insert(ATTEMPT_LABEL.to_owned(), self.attempt.to_owned());
         let network = match (&self.enclosure.network, contained.host_network) {
             (Reaches::Everybody, true) => "host",
             (Reaches::Everybody, false) => "bridge",
@@ -217,7 +217,7 @@ mod tests {
             image: "i".into(),
             left_outside: vec!["PATH".into()],
             state: "/w/.state".into(),
-            labels: BTreeMap::from([(STATE.to_owned(), "a lie".to_owned())]),
+            labels: BTreeMap::from([(STATE_LABEL.to_owned(), "a lie".to_owned())]),
             ..Contained::default()
         };
         SandboxPlan {
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((&host["ReadonlyRootfs"], &body["User"]), (&json!(true), &json!("5:6")));
         assert_eq!((&body["Env"], &body["Entrypoint"]), (&json!(["A=b=c"]), &json!(["sh", "-c", "x"])));
         // Nobody passes off a container as another fleet's.
-        assert_eq!(body["Labels"][STATE], "/w/.state");
+        assert_eq!(body["Labels"][STATE_LABEL], "/w/.state");
     }
 
     #[test]

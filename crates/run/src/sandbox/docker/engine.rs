@@ -15,16 +15,16 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 
 /// What we know of. Newer engines serve it, too; an older one says which it has.
-const NEWEST: (u32, u32) = (1, 44);
+const NEWEST_API_VERSION: (u32, u32) = (1, 44);
 /// To an answer that takes no work.
-const SOON: Duration = Duration::from_secs(10);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// To one that does: some copy an image for each container.
-const LATER: Duration = Duration::from_mins(3);
+const LONG_TIMEOUT: Duration = Duration::from_mins(3);
 /// No answer that we wait for is longer.
-const LONGEST: usize = 4 << 20;
+const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Of what an engine says in words.
-const LONGEST_MESSAGE: usize = 1_000;
-const IN_A_PATH: &AsciiSet =
+const MAX_MESSAGE_CHARS: usize = 1_000;
+const ESCAPED_IN_PATHS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// Why an engine did not do what was asked.
@@ -62,13 +62,13 @@ impl ContainerEngine {
     /// Asks who is there, and which version of the API we can speak with it.
     pub async fn find(socket: &Path) -> Result<Self, EngineError> {
         let mut engine = Self { socket: socket.to_owned(), version: String::new(), said: String::new() };
-        let answer = engine.within(SOON, engine.send(Method::GET, "/_ping", None)).await?;
+        let answer = engine.within(SHORT_TIMEOUT, engine.send(Method::GET, "/_ping", None)).await?;
         let named = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let version = named("api-version").unwrap_or_default().to_owned();
         let (major, minor) = parsed(&version)
             .ok_or_else(|| engine.strange(format!("it names no version of the Docker API ({version:?})")))?;
         engine.said = format!("{}, API {version}", named("server").unwrap_or("an engine"));
-        let (major, minor) = (major, minor).min(NEWEST);
+        let (major, minor) = (major, minor).min(NEWEST_API_VERSION);
         engine.version = format!("/v{major}.{minor}");
         Ok(engine)
     }
@@ -85,34 +85,34 @@ impl ContainerEngine {
 
     /// Whether it runs without root, which makes its root whoever runs it.
     pub(super) async fn is_rootless(&self) -> Result<bool, EngineError> {
-        let info = self.ask(Method::GET, "/info", None, LATER).await?;
+        let info = self.ask(Method::GET, "/info", None, LONG_TIMEOUT).await?;
         let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Ok(options.into_iter().any(|option| option.contains("rootless")))
     }
 
     pub(super) async fn image(&self, name: &str) -> Result<(), EngineError> {
-        let path = format!("/images/{}/json", utf8_percent_encode(name, IN_A_PATH));
-        self.ask(Method::GET, &path, None, SOON).await.map(|_| ())
+        let path = format!("/images/{}/json", utf8_percent_encode(name, ESCAPED_IN_PATHS));
+        self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
     pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), EngineError> {
-        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LATER)
+        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LONG_TIMEOUT)
             .await
             .map(|_| ())
     }
 
     pub(super) async fn start(&self, name: &str) -> Result<(), EngineError> {
-        self.ask(Method::POST, &format!("/containers/{name}/start"), None, LATER).await.map(|_| ())
+        self.ask(Method::POST, &format!("/containers/{name}/start"), None, LONG_TIMEOUT).await.map(|_| ())
     }
 
     pub(super) async fn inspect(&self, name: &str) -> Result<Value, EngineError> {
-        self.ask(Method::GET, &format!("/containers/{name}/json"), None, SOON).await
+        self.ask(Method::GET, &format!("/containers/{name}/json"), None, SHORT_TIMEOUT).await
     }
 
     /// `TERM`, `INT` or `KILL`.
     pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), EngineError> {
         let path = format!("/containers/{name}/kill?signal=SIG{signal}");
-        self.ask(Method::POST, &path, None, SOON).await.map(|_| ())
+        self.ask(Method::POST, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
     /// The exit code, once there is one.
@@ -125,7 +125,7 @@ impl ContainerEngine {
     /// With its volumes. Says whether it was there.
     pub(super) async fn remove(&self, name: &str) -> Result<bool, EngineError> {
         let path = format!("/containers/{name}?force=true&v=true");
-        match self.ask(Method::DELETE, &path, None, LATER).await {
+        match self.ask(Method::DELETE, &path, None, LONG_TIMEOUT).await {
             Err(EngineError::Refused { status: 404, .. }) => Ok(false),
             removed => removed.map(|_| true),
         }
@@ -141,7 +141,7 @@ impl ContainerEngine {
         let filters = serde_json::json!({ "label": [format!("{label}={value}")] }).to_string();
         let path =
             format!("/containers/json?all=true&filters={}", utf8_percent_encode(&filters, NON_ALPHANUMERIC));
-        let found = self.ask(Method::GET, &path, None, SOON).await?;
+        let found = self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await?;
         let found = found.as_array().ok_or_else(|| self.strange("no list of containers".to_owned()))?;
         let one = |container: &Value| {
             Some((container["Id"].as_str()?.to_owned(), container["Labels"][of].as_str()?.to_owned()))
@@ -157,7 +157,7 @@ impl ContainerEngine {
             Way::Out => "stdout=1&stderr=1",
         };
         let path = format!("/containers/{name}/attach?stream=1&{streams}");
-        let answer = self.within(SOON, self.send(Method::POST, &path, None)).await?;
+        let answer = self.within(SHORT_TIMEOUT, self.send(Method::POST, &path, None)).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             self.read(answer).await?;
             return Err(self.strange("it does not hand over what the container says".to_owned()));
@@ -205,7 +205,7 @@ impl ContainerEngine {
     /// Nothing, for an answer with nothing in it.
     async fn read(&self, answer: Response<Incoming>) -> Result<Value, EngineError> {
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), LONGEST).collect().await;
+        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
         // 304: it is so already.
         if !status.is_success() && status != StatusCode::NOT_MODIFIED {
@@ -253,7 +253,7 @@ fn told(body: &[u8]) -> String {
     message
         .trim()
         .chars()
-        .take(LONGEST_MESSAGE)
+        .take(MAX_MESSAGE_CHARS)
         .map(|sign| if sign.is_control() { ' ' } else { sign })
         .collect()
 }

@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 /// Where Podman has its filter; the first counts.
-const FILTERS: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-const KEYS: [&str; 3] = ["keyctl", "add_key", "request_key"];
+const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
+const KEYRING_SYSCALLS: [&str; 3] = ["keyctl", "add_key", "request_key"];
 
 /// Written into this folder.
 pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
-    let found = FILTERS.iter().find_map(|file| fs::read(file).ok());
+    let found = FILTER_FILES.iter().find_map(|file| fs::read(file).ok());
     let found = found.ok_or_else(|| {
         format!(
             "Podman's seccomp filter is not there ({}), so the kernel's keys cannot be kept from the agent",
-            FILTERS[1]
+            FILTER_FILES[1]
         )
     })?;
     let file = folder.join("seccomp.json");
@@ -43,7 +43,7 @@ fn without_keys(filter: &[u8]) -> Result<Value, String> {
     }
     for rule in filter["syscalls"].as_array_mut().ok_or_else(strange)? {
         let names = rule["names"].as_array_mut().ok_or_else(strange)?;
-        names.retain(|name| !name.as_str().is_some_and(|name| KEYS.contains(&name)));
+        names.retain(|name| !name.as_str().is_some_and(|name| KEYRING_SYSCALLS.contains(&name)));
     }
     // A rule without names is none.
     filter["syscalls"]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// However long a frame says it is, no more than this of it is in memory.
-const CHUNK: usize = 64 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
@@ -25,10 +25,10 @@ pub(super) async fn copy(
     mut stdout: impl Write,
     mut stderr: impl Write,
 ) -> Result<(), Broken> {
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     while let Some((kind, mut left)) = head(&mut stream).await? {
         while left > 0 {
-            let most = left.min(CHUNK);
+            let most = left.min(CHUNK_BYTES);
             let count = stream.read(&mut chunk[..most]).await.map_err(Broken::Read)?;
             if count == 0 {
                 return Err(Broken::Cut);
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn however_it_is_cut_up() {
-        let long = vec![b'x'; CHUNK + 3];
+        let long = vec![b'x'; CHUNK_BYTES + 3];
         let frames = [frame(1, b"one "), frame(2, b"bad"), frame(1, b""), frame(1, b"two "), frame(1, &long)];
         let bytes = frames.concat();
         for piece in [1, 2, 3, 8, 9, 11, bytes.len()] {

@@ -13,16 +13,16 @@ use crate::attempt::Attempt;
 use cowhand_system::remove::is_gone;
 
 /// In the attempt's folder, from before the container is made until it is gone.
-const RECORD: &str = "container";
+const CONTAINER_FILE: &str = "container";
 /// An engine that is about to remove a container says that it is busy with it.
-const BUSY: Duration = Duration::from_millis(100);
-const TRIES: u32 = 100;
+const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(100);
+const MAX_REMOVE_TRIES: u32 = 100;
 /// What takes longer to be made is found by its labels.
-const BEING_MADE: Duration = Duration::from_secs(1);
+const CREATE_GRACE: Duration = Duration::from_secs(1);
 
 /// Labels of every container: whose it is.
-pub(super) const STATE: &str = "cowhand.state";
-pub(super) const ATTEMPT: &str = "cowhand.attempt";
+pub(super) const STATE_LABEL: &str = "cowhand.state";
+pub(super) const ATTEMPT_LABEL: &str = "cowhand.attempt";
 
 /// An attempt's container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,11 +33,11 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn write(&self, attempt: &Attempt) -> io::Result<()> {
-        attempt.write(RECORD, self)
+        attempt.write(CONTAINER_FILE, self)
     }
 
     pub(super) fn forget(attempt: &Attempt) -> io::Result<()> {
-        match fs::remove_file(attempt.folder().join(RECORD)) {
+        match fs::remove_file(attempt.folder().join(CONTAINER_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }
@@ -45,11 +45,11 @@ impl Record {
 
     /// None if there is no container. One that cannot be read is of a container that may be there.
     fn of(attempt: &Attempt) -> Result<Option<Self>, String> {
-        let read = match attempt.open(RECORD) {
+        let read = match attempt.open(CONTAINER_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.and_then(|file| Ok(serde_json::from_reader(file)?)),
         };
-        let place = attempt.folder().join(RECORD);
+        let place = attempt.folder().join(CONTAINER_FILE);
         read.map(Some).map_err(|error| {
             format!(
                 "its container may still be there, and nobody knows its name: {}: {error}",
@@ -63,10 +63,10 @@ impl Record {
 pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, EngineError> {
     // Some engines ask before they kill, and wait. One that does not run cannot be killed, which is as good.
     engine.signal(name, "KILL").await.ok();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_REMOVE_TRIES {
         match engine.remove(name).await {
             // Somebody else is at it.
-            Err(EngineError::Refused { status: 409, .. }) => tokio::time::sleep(BUSY).await,
+            Err(EngineError::Refused { status: 409, .. }) => tokio::time::sleep(REMOVE_RETRY_DELAY).await,
             removed => return removed,
         }
     }
@@ -80,7 +80,7 @@ pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
         let engine = ContainerEngine::find(&socket).await?;
         if !end(&engine, &name).await? {
             // Whoever asked for it may have been killed before the engine was done.
-            tokio::time::sleep(BEING_MADE).await;
+            tokio::time::sleep(CREATE_GRACE).await;
             end(&engine, &name).await?;
         }
         Ok::<_, EngineError>(())
@@ -90,12 +90,12 @@ pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
 }
 
 /// Written by who stands for a container, if nothing has run in it.
-const REFUSAL: &str = "refusal";
+const REFUSAL_FILE: &str = "refusal";
 
 impl Attempt {
     /// The same, for whoever cannot wait in another way. What an engine that is away cannot end is known by its mark.
     pub(crate) fn end_container(&self) {
-        if is_gone(&self.folder().join(RECORD)) {
+        if is_gone(&self.folder().join(CONTAINER_FILE)) {
             return;
         }
         let ended = at_once(end_of(self)).map_err(|error| error.to_string()).flatten();
@@ -105,11 +105,11 @@ impl Attempt {
     }
 
     pub(super) fn refuse(&self, why: &str) -> io::Result<()> {
-        self.write(REFUSAL, &why)
+        self.write(REFUSAL_FILE, &why)
     }
 
     pub fn refusal(&self) -> Option<String> {
-        serde_json::from_reader(self.open(REFUSAL).ok()?).ok()
+        serde_json::from_reader(self.open(REFUSAL_FILE).ok()?).ok()
     }
 }
 
@@ -118,7 +118,7 @@ impl Attempt {
 pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, String> {
     let found = async {
         let engine = ContainerEngine::find(socket).await?;
-        let found = engine.labelled(STATE, &state.to_string_lossy(), ATTEMPT).await?;
+        let found = engine.labelled(STATE_LABEL, &state.to_string_lossy(), ATTEMPT_LABEL).await?;
         Ok::<_, EngineError>((engine, found))
     };
     let (engine, found) = found.await.map_err(|trouble| trouble.to_string())?;
@@ -147,10 +147,10 @@ mod tests {
         let attempt = Attempt::at(&place).unwrap();
         assert_eq!(end_of(&attempt).await, Ok(()));
         for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
-            fs::write(place.join(RECORD), wrong).unwrap();
+            fs::write(place.join(CONTAINER_FILE), wrong).unwrap();
             let why = end_of(&attempt).await.unwrap_err();
             assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
-            assert!(place.join(RECORD).exists());
+            assert!(place.join(CONTAINER_FILE).exists());
         }
     }
 }

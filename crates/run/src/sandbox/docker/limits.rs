@@ -11,7 +11,7 @@ use crate::attempt::Attempt;
 use crate::caps::{memory_reached, of_process, reached};
 
 /// Between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+const LIMIT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What is looked at, and what was told.
 pub(super) struct LimitWatch<'a> {
@@ -39,7 +39,7 @@ impl<'a> LimitWatch<'a> {
 
     pub(super) async fn watch(&mut self) -> Infallible {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LIMIT_POLL_INTERVAL).await;
             self.look();
         }
     }

@@ -21,10 +21,10 @@ use crate::start::Contained;
 use engine::{ContainerEngine, EngineError};
 
 /// Where engines listen if nobody says where: Docker, Podman, and both without root.
-const PLACES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
-const OWN_PLACES: [&str; 2] = ["docker.sock", "podman/podman.sock"];
+const SYSTEM_SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-const ELSEWHERE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
+const NO_LOCAL_ENGINE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
 
 /// The engine's socket: the config's, the environment's, or the first of the usual ones that is there.
 pub fn socket(asked: &Container) -> Result<PathBuf, String> {
@@ -35,15 +35,15 @@ pub fn socket(asked: &Container) -> Result<PathBuf, String> {
         });
     }
     if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
-        return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| ELSEWHERE.to_owned());
+        return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| NO_LOCAL_ENGINE.to_owned());
     }
-    Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(PLACES[0])))
+    Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(SYSTEM_SOCKETS[0])))
 }
 
 fn places() -> impl Iterator<Item = PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter();
-    let own = own.flat_map(|folder| OWN_PLACES.map(|place| folder.join(place)));
-    PLACES.iter().map(PathBuf::from).chain(own)
+    let own = own.flat_map(|folder| USER_SOCKETS.map(|place| folder.join(place)));
+    SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(own)
 }
 
 /// Sockets that are here; whoever reaches one owns the machine, or all that is this user's.

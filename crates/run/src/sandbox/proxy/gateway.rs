@@ -14,7 +14,7 @@ use reqwest::Body;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, CREDENTIALS};
+use crate::attempt::{Attempt, CREDENTIALS_FILE};
 
 /// What the keeper is told for itself, in a file that is removed before the agent begins.
 #[derive(Serialize, Deserialize)]
@@ -35,14 +35,14 @@ impl Attempt {
     /// For its keeper alone; no sandbox lets the agent see them.
     pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
-        let file = self.create(CREDENTIALS)?;
+        let file = self.create(CREDENTIALS_FILE)?;
         serde_json::to_writer(file, credentials).map_err(io::Error::other)
     }
 
     /// Read once.
     pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
-        let read = self.read(CREDENTIALS)?;
-        fs::remove_file(self.folder().join(CREDENTIALS))?;
+        let read = self.read(CREDENTIALS_FILE)?;
+        fs::remove_file(self.folder().join(CREDENTIALS_FILE))?;
         read.ok_or_else(|| io::Error::other("the credentials are gone"))
     }
 }
@@ -54,7 +54,7 @@ pub(super) struct Gateway {
 }
 
 /// Of the one connection, or of us, or of who asks.
-const NOT_PASSED_ON: [&str; 12] = [
+const DROPPED_HEADERS: [&str; 12] = [
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -69,7 +69,7 @@ const NOT_PASSED_ON: [&str; 12] = [
     "expect",
 ];
 /// What an agent could send in place of the key.
-const KEYS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 impl Gateway {
     pub(super) fn new(credentials: &ProxyCredentials) -> io::Result<Self> {
@@ -127,7 +127,7 @@ pub(super) async fn forward(
     let (head, body) = request.into_parts();
     let mut headers = passed_on(&head.headers);
     if !keys.is_empty() {
-        for key in KEYS {
+        for key in KEY_HEADERS {
             headers.remove(key);
         }
     }
@@ -148,7 +148,7 @@ pub(super) async fn forward(
 
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let mut passed = headers.clone();
-    for name in NOT_PASSED_ON {
+    for name in DROPPED_HEADERS {
         passed.remove(name);
     }
     passed

@@ -32,9 +32,9 @@ use reach::AllowedHosts;
 pub const INSIDE: &str = "127.0.0.1:3128";
 
 /// At a time; each takes two descriptors of the keeper.
-const MOST_CONNECTIONS: usize = 200;
+const MAX_CONNECTIONS: usize = 200;
 /// More of them say nothing new.
-const MOST_NOTES: usize = 50;
+const MAX_NOTES: usize = 50;
 
 struct Proxy {
     reach: AllowedHosts,
@@ -52,8 +52,8 @@ impl Notes {
     fn refused(&self, what: &str, why: &str) {
         let before = self.written.fetch_add(1, Ordering::Relaxed);
         let line = match before {
-            0..MOST_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
-            MOST_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
+            0..MAX_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
+            MAX_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
             _ => return,
         };
         // One write, so that nobody else's words come between.
@@ -68,7 +68,7 @@ pub fn start(
     hosts: Vec<Host>,
     credentials: Option<&ProxyCredentials>,
 ) -> io::Result<PathBuf> {
-    let path = folder.join(SOCKET);
+    let path = folder.join(SOCKET_FILE);
     let listener = listen(folder)?;
     listener.set_nonblocking(true)?;
     let gateway = credentials.map(Gateway::new).transpose()?;
@@ -85,17 +85,17 @@ pub fn start(
     Ok(path)
 }
 
-const SOCKET: &str = "proxy.sock";
+const SOCKET_FILE: &str = "proxy.sock";
 
 /// A path to a socket has to be short, and a state folder may lie deep: so the path goes by the folder's descriptor.
 fn listen(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let opened = File::open(folder)?;
-    let short = format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd());
+    let short = format!("/proc/self/fd/{}/{SOCKET_FILE}", opened.as_raw_fd());
     std::os::unix::net::UnixListener::bind(short)
 }
 
 async fn serve(listener: UnixListener, proxy: Arc<Proxy>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         // Only a broken socket gives errors, or too many open files, which pass.

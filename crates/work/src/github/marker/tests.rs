@@ -59,7 +59,8 @@ fn lines_are_read_back_and_cannot_be_closed() {
 #[test]
 fn what_is_no_marker() {
     let good = Marker::Claim(ClaimMarker::of(&claimant("f", "h", 500), at(0))).line();
-    let long = Marker::Claim(ClaimMarker::of(&claimant(&"f".repeat(LONGEST_LINE), "h", 500), at(0))).line();
+    let long =
+        Marker::Claim(ClaimMarker::of(&claimant(&"f".repeat(MAX_MARKER_BYTES), "h", 500), at(0))).line();
     for body in [
         "",
         "\n",
