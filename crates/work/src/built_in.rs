@@ -1,4 +1,4 @@
-//! The sources that come with the program, by the names that `type` in the config uses.
+//! The sources that are part of cowhand, under the names that `type` in the config uses.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ impl SourceRegistry {
         registry
     }
 
-    /// What is registered already stays, so a program may put its own in the place of a built-in one.
+    /// Registers the built-in sources. A name that is already registered keeps its source, so a program can replace a
+    /// built-in one.
     pub fn add_built_ins(&mut self) {
         let github = |config: &shape::WorkSource, setting: &SourceContext| {
             let source = github::GitHubWorkSource::from_config(config, setting)?;

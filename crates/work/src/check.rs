@@ -1,22 +1,22 @@
-//! What `doctor` hears about a source.
+//! The result of checking a source, for `doctor`.
 
 use super::WorkSourceError;
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFinding {
     pub what: String,
     pub verdict: SourceHealth,
-    /// How it stands and, if it is not well, what to do.
+    /// State of the checked thing and, if it is not good, what to do.
     pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SourceHealth {
     Good,
-    /// It works, but somebody should look at it.
+    /// The source works, but a person should look at it.
     Warning,
-    /// Nothing can be taken from here, or told.
+    /// The source cannot be used.
     Problem,
 }
 

@@ -1,8 +1,8 @@
 //! `type: files`: a folder of Markdown files with YAML front matter, one for each item.
 //!
-//! The `status` of a file is the item's state, and the file is the only place where it stands: a person with an editor
-//! is as good as a program. Whoever changes one holds a lock on the folder, reads the file again under it, and replaces
-//! it as a whole, so of many processes exactly one takes an item, and nobody ever sees half a file.
+//! The `status` of a file is the state of the item and is stored nowhere else, so a person can change it with an
+//! editor. A process that changes a file holds a lock on the folder, reads the file again under the lock, and replaces
+//! it as a whole. So exactly one of many processes claims an item, and no reader sees an incomplete file.
 
 mod folder;
 mod front_matter;
@@ -38,15 +38,15 @@ pub struct FilesWorkSource(Arc<Inner>);
 struct Inner {
     folder: Folder,
     clock: Clock,
-    /// Each is said once, not at every look.
+    /// Warnings that were logged. Each is logged once.
     warned: Mutex<HashSet<Skipped>>,
 }
 
-/// A Markdown file in the folder that is no item.
+/// A Markdown file in the folder that is not an item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Skipped {
     pub file: PathBuf,
-    /// Reads on after the file's name: "is larger than 1 MiB".
+    /// Reason, which continues a sentence that begins with the file name: "is larger than 1 MiB".
     pub reason: String,
 }
 
@@ -55,13 +55,14 @@ impl FilesWorkSource {
         Self::outside_of(folder, Vec::new(), clock)
     }
 
-    /// Makes one that follows no link to its folder that lies in one of `writable`.
+    /// Creates a source that does not follow links to its folder that lie in one of `writable`.
     fn outside_of(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
         let folder = Folder::new(folder.into(), writable);
         Self(Arc::new(Inner { folder, clock, warned: Mutex::default() }))
     }
 
-    /// As the registry makes it. Whether the folder is there is asked when it is needed: it may be made later.
+    /// Creates a source from its config, for the registry. The folder may be created later, so its existence is checked
+    /// when it is used.
     pub fn from_config(
         config: &shape::WorkSource,
         setting: &SourceContext,
@@ -77,7 +78,7 @@ impl FilesWorkSource {
         self.0.folder.path()
     }
 
-    /// Every Markdown file that cannot be an item, with the reason.
+    /// Returns every Markdown file that cannot be an item, with the reason.
     pub async fn skipped(&self) -> Result<Vec<Skipped>, WorkSourceError> {
         self.blocking(|files| {
             let mut skipped = Vec::new();
@@ -88,7 +89,7 @@ impl FilesWorkSource {
         .await
     }
 
-    /// Disks and locks make a thread wait, which the threads of the async runtime must not.
+    /// Runs `work` on a blocking thread: disks and locks must not block the threads of the async runtime.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, WorkSourceError> + Send + 'static,
@@ -177,7 +178,7 @@ impl WorkSource for FilesWorkSource {
 }
 
 impl Inner {
-    /// Says why the folder cannot be opened, and what to do about it.
+    /// Explains why the folder cannot be opened, and what to do.
     fn unusable(&self, error: NotOpened) -> WorkSourceError {
         let path = self.folder.path().to_owned();
         let error = match error {

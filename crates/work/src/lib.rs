@@ -1,6 +1,6 @@
-//! Work sources: *what* agents work on. A schedule decides when to look; a source has the items.
+//! Work sources: where agents get their work items. A schedule decides when to look for items.
 //!
-//! Adding one is implementing [`WorkSource`], registering a factory for it ([`SourceRegistry`]), and passing the same
+//! To add a source, implement [`WorkSource`], register a factory for it ([`SourceRegistry`]), and pass the same
 //! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
 
 mod built_in;

@@ -1,4 +1,4 @@
-//! The sources of a fleet's agents, and the way from "what is there?" to "this one is ours".
+//! The sources of a fleet's agents: listing and claiming items.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use super::setting::SourceContext;
 use super::source::tries_the_next;
 use super::{Claimant, WorkSource, WorkSourceError};
 
-/// Nobody has so many; a source that never ends its list has.
+/// Limit for a source whose list never ends.
 const MAX_CANDIDATE_PAGES: usize = 10_000;
 
-/// Makes each agent's sources once and keeps them, with what they know: quota left, answers that may be used again.
+/// Sources of all agents. Each is created once and kept, with its rate limit and cached answers.
 #[derive(Debug)]
 pub struct WorkSources {
     registry: Arc<SourceRegistry>,
@@ -36,11 +36,11 @@ struct Made {
     source: Arc<dyn WorkSource>,
 }
 
-/// Whose work it is: an agent's, by one of its schedules or by none.
+/// Owner of work: an agent, with or without one of its schedules.
 #[derive(Debug, Clone, Copy)]
 pub struct For<'a> {
     pub agent: &'a Agent,
-    /// Its own source counts before the agent's.
+    /// Schedule, whose own source takes precedence over the agent's.
     pub schedule: Option<&'a Schedule>,
 }
 
@@ -61,9 +61,9 @@ impl<'a> For<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextOptions {
-    /// Claim the item in the same call; else the caller does.
+    /// Claims the item in the same call.
     pub auto_claim: bool,
-    /// Which items count. Its cursor and limit are of no use here: all pages are read.
+    /// Filter of items. Its cursor and limit are ignored: all pages are read.
     pub fetch: FetchOptions,
 }
 
@@ -73,15 +73,15 @@ impl Default for NextOptions {
     }
 }
 
-/// What came of asking for the next item.
+/// Result of asking for the next item.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextItem {
-    /// There is nothing to do, or the agent has no source.
+    /// There is no item, or the agent has no source.
     Nothing,
-    /// The first in line, left for the caller to claim.
+    /// First item in order, not claimed.
     Unclaimed(Box<WorkItem>),
     Claimed(Box<WorkItem>),
-    /// Every item was lost to others, or the source refuses; the last one that was tried, and why.
+    /// Every item was claimed by others, or the source refused; the last item that was tried, with the reason.
     Refused {
         item: Box<WorkItem>,
         reason: ClaimFailureReason,
@@ -97,7 +97,7 @@ impl NextItem {
         }
     }
 
-    /// Only then may anybody work on it.
+    /// Returns true if the item is claimed. Work may begin only then.
     pub fn claimed(&self) -> bool {
         matches!(self, Self::Claimed(_))
     }
@@ -114,7 +114,7 @@ impl NextItem {
 }
 
 impl WorkSources {
-    /// What the sources of each queue that counts have used and have left, by the name of the queue.
+    /// Returns used and remaining requests of each queue that counts them, by the name of the queue.
     pub fn quotas(&self) -> BTreeMap<String, Quota> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
@@ -132,7 +132,7 @@ impl WorkSources {
         Self { registry, setting, made: Mutex::default(), people: People::default() }
     }
 
-    /// None if nobody set one. The same one is answered for as long as the agent's config has it.
+    /// Returns the configured source, or none. The same instance is returned as long as the agent's config contains it.
     pub fn source_of(&self, whose: For<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
         let Some(config) = whose.config() else { return Ok(None) };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +142,8 @@ impl WorkSources {
         self.source(&whose.agent.name, config).map(Some)
     }
 
-    /// Also for a config that the agent had once: what is owed to its source is owed all the same.
+    /// Returns the source for a config. The agent's config may have changed since: outbox entries are still delivered
+    /// to the former source.
     pub fn source(
         &self,
         agent: &AgentName,
@@ -162,19 +163,19 @@ impl WorkSources {
         &self.setting
     }
 
-    /// After a reload: what variables or folders say may have changed with it.
+    /// Forgets all sources after a reload, because variables or folders may have changed.
     pub fn clear(&self) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.people.clear();
     }
 
-    /// Those who write what agents read.
+    /// Returns the permissions of authors.
     pub const fn people(&self) -> &People {
         &self.people
     }
 
-    /// Everything available, the most urgent first, then the oldest. Whoever has a claim row of its own puts it
-    /// between this and `claim_work`.
+    /// Returns all available items, the most urgent first, then the oldest. A caller that records claims does so
+    /// between this call and `claim_work`.
     pub async fn candidates(
         &self,
         whose: For<'_>,
@@ -184,7 +185,7 @@ impl WorkSources {
         self.all(source.as_ref(), options).await
     }
 
-    /// All pages of a source, in the order in which items are taken.
+    /// Reads all pages of a source, in the order in which items are taken.
     pub async fn all(
         &self,
         source: &dyn WorkSource,
@@ -194,7 +195,7 @@ impl WorkSources {
         let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
         loop {
             let page = source.fetch_available_work(&options).await?;
-            // A list that changes while it is read may show an item on two pages.
+            // A list that changes while it is read can show an item on two pages.
             items.extend(page.items.into_iter().filter(|item| seen.insert(item.id.clone())));
             let Some(cursor) = page.next_cursor else { break };
             if cursors.len() >= MAX_CANDIDATE_PAGES || !cursors.insert(cursor.clone()) {
@@ -207,7 +208,7 @@ impl WorkSources {
         Ok(items)
     }
 
-    /// The first in line that can be claimed. A claim that is lost costs nothing but a try of the next.
+    /// Returns the first item that can be claimed. If a claim is lost, the next item is tried.
     pub async fn next_item(
         &self,
         whose: For<'_>,
@@ -253,7 +254,7 @@ impl WorkSources {
         self.source_with(item, whose)?.release_work(item, options, by).await
     }
 
-    /// The source that an item can be of; the config may have changed since it was taken.
+    /// Returns the source of an item. The config may have changed since the item was taken.
     fn source_with(&self, item: &WorkItemId, whose: For<'_>) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let source = self.source_of(whose)?.filter(|source| source.source_type() == item.source());
         source.ok_or_else(|| {

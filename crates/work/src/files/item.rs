@@ -1,4 +1,4 @@
-//! One file read as a work item, and how that stands.
+//! Reading one file as a work item with its status.
 
 use std::fmt;
 use std::path::Path;
@@ -15,21 +15,21 @@ use super::front_matter::Document;
 use super::report;
 use crate::QueueState;
 
-/// The `status` of a file.
+/// Value of `status` in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FileStatus {
-    /// `available`, `ready`, or nothing.
+    /// `available`, `ready`, or no status.
     Available,
-    /// Without an end it holds until a person changes it: somebody wrote it by hand.
+    /// A claim without `until` was written by hand and is valid until a person changes it.
     Claimed { by: Option<String>, until: Option<Timestamp> },
-    /// `completed`, `failed` or `partial`, as a result set it.
+    /// `completed`, `failed` or `partial`, set by a result.
     Done(String),
-    /// A person's own word, for example `blocked` or `draft`.
+    /// A status that a person chose, for example `blocked` or `draft`.
     Other(String),
 }
 
 impl FileStatus {
-    /// A claim that has run out holds nobody back.
+    /// Returns true if the item can be claimed. An expired claim does not prevent that.
     pub(super) fn is_available(&self, now: Timestamp) -> bool {
         match self {
             Self::Available => true,
@@ -74,7 +74,7 @@ impl FileStatus {
     }
 }
 
-/// Reads on after the item's id.
+/// Continues a sentence that begins with the item's id.
 impl fmt::Display for FileStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -94,16 +94,16 @@ pub(super) struct FileItem {
     pub(super) status: FileStatus,
 }
 
-/// Keys that become fields of the item; all others are its metadata.
+/// Keys that become fields of the item. All other keys are its metadata.
 const ITEM_KEYS: [&str; 7] =
     ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
 
-/// What a `file://` address cannot hold as it is.
+/// Characters that are escaped in a `file://` URL.
 const ESCAPED_IN_FILE_URLS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
 impl FileItem {
-    /// The message of an error begins after "the file …".
+    /// Reads an item. An error message continues the sentence "the file …".
     pub(super) fn of(
         id: WorkItemId,
         document: &Document,
@@ -145,7 +145,7 @@ fn text<'a>(document: &'a Document, key: &str) -> Result<Option<&'a str>, String
     }
 }
 
-/// A list, or a single one without brackets.
+/// Reads a list of labels, or one label without brackets.
 fn labels(document: &Document) -> Result<Vec<String>, String> {
     let wrong = || "has `labels` that are not a list of texts".to_owned();
     match document.get("labels").map(|node| (node, &node.value)) {
@@ -157,7 +157,7 @@ fn labels(document: &Document) -> Result<Vec<String>, String> {
     }
 }
 
-/// A time, or a day, which begins in UTC.
+/// Parses a time, or a date, which begins at midnight UTC.
 fn time(written: &str) -> Result<Timestamp, String> {
     let wrong = || {
         format!("has `created: {written}`, which is no time; write it as 2026-01-31 or 2026-01-31T09:00:00Z")
@@ -194,7 +194,7 @@ fn metadata(document: &Document, status: &FileStatus, path: &Path) -> Map<String
     metadata
 }
 
-/// Nobody says which type a person's own key has, so a scalar is the text that was written.
+/// Converts a node to JSON. The type of a person's own key is unknown, so a scalar becomes the text as written.
 fn as_json(node: &Node) -> Json {
     match &node.value {
         Value::Scalar(scalar) if scalar.is_null() => Json::Null,

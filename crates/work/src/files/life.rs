@@ -1,4 +1,4 @@
-//! The life of an item in a folder: listed, claimed, renewed, completed, released.
+//! The states of an item in a folder: listed, claimed, renewed, completed, released.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use super::page::PageBuilder;
 use super::{Inner, NAME, Skipped, report};
 use crate::{Claimant, QueueState, WorkSourceError};
 
-/// A person who saves the file again and again is not waited for.
+/// How often a change is tried again when a person saves the file in between.
 const MAX_CHANGE_TRIES: usize = 5;
 
-/// Why one item cannot be read or changed.
+/// Why an item cannot be read or changed.
 #[derive(Debug)]
 pub(super) enum ItemError {
     Gone(WorkItemId),
-    /// A file that is no item, or in no state to be one.
+    /// The file is not an item, or its state is invalid.
     Unusable(PathBuf, String),
     Failed(PathBuf, io::Error),
 }
@@ -62,12 +62,12 @@ fn refused(reason: ClaimFailureReason, message: String) -> ClaimResult {
     ClaimResult::Refused { reason, message: Some(message) }
 }
 
-/// As it stands in the file.
+/// Returns the name of the claimant as it is written in the file.
 fn name_of(by: &Claimant) -> String {
     format!("{}/{}", by.fleet, by.holder)
 }
 
-/// What becomes of a file that was read under the lock.
+/// Result of a decision about a file that was read under the lock.
 enum Change<T> {
     Leave(T),
     Write(T),
@@ -89,7 +89,7 @@ impl Inner {
         Ok(page.finish())
     }
 
-    /// Every Markdown file of the folder; one that goes away meanwhile is none.
+    /// Calls `see` with every Markdown file of the folder, except for files that disappear meanwhile.
     pub(super) fn each(&self, mut see: impl FnMut(Result<FileItem, Skipped>)) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
@@ -180,12 +180,13 @@ impl Inner {
         let (now, holder) = (self.clock.now(), name_of(by));
         let path = self.folder.file(id.external_id());
         self.change(id, MAX_ITEM_BYTES, |entry, document| {
-            // Told again after a lost answer, it is the same claim.
+            // A claim that is repeated after a lost answer is the same claim.
             if !entry.status.is_available(now) && !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(not_available(id, &entry.status)));
             }
             let (created, until) = (entry.item.created_at.to_string(), by.until.to_string());
-            // Without it the age would be that of our own write, and an item that comes back would go to the end.
+            // Without `created`, the age of the item would be the time of this write, and a released item would move to
+            // the end of the queue.
             let created = if document.get("created").is_none() {
                 &[("created", Some(created.as_str()))][..]
             } else {
@@ -214,7 +215,8 @@ impl Inner {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Also of an item that nobody holds: the work is done, whoever it was. Not of one that another holds or has done.
+    /// Writes the result of an item. It is also accepted if nobody holds the item, because the work is done; it is
+    /// refused if another claimant holds or has completed the item.
     pub(super) fn complete(
         &self,
         id: &WorkItemId,
@@ -279,8 +281,8 @@ impl Inner {
         }
     }
 
-    /// Finds the file that a person renamed: its claim, or the result in it, names the holder. A claim counts more, because a
-    /// result may have been copied.
+    /// Finds a file that a person renamed: its claim, or the result in it, names the holder. A claim takes precedence,
+    /// because a result may have been copied.
     pub(super) fn moved(
         &self,
         from: &WorkItemId,

@@ -1,4 +1,4 @@
-//! Issues of a repository as work.
+//! Issues of a repository as a work source.
 
 use async_trait::async_trait;
 use cowhand_core::github;
@@ -20,16 +20,16 @@ use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
 use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError};
 
-/// The first half of its items' ids.
+/// First part of the ids of the items.
 pub const SOURCE_TYPE: &str = "github";
 
-/// Issues of one repository; labels carry their state, and comments with a hidden marker whose they are.
+/// Issues of one repository. Labels store their state; comments with a hidden marker store the claimant.
 #[derive(Debug)]
 pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
     pub(super) client: GitHubClient,
     pub(super) watched: ClaimedIssues,
-    /// What people call the fleet that takes from here.
+    /// Name of the fleet, for people.
     pub(super) fleet_name: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl GitHubWorkSource {
         Ok(Self { settings, client, watched: ClaimedIssues::default(), fleet_name })
     }
 
-    /// With its budget.
+    /// Returns the client, which also counts requests.
     pub fn client(&self) -> &GitHubClient {
         &self.client
     }
@@ -65,7 +65,7 @@ impl GitHubWorkSource {
         &self.settings
     }
 
-    /// Who a comment says that it is from.
+    /// Returns the author that a comment names.
     pub(super) fn speaker<'a>(&'a self, by: &'a Claimant) -> Speaker<'a> {
         Speaker { fleet: self.fleet_name.as_deref(), holder: &by.holder }
     }
@@ -80,13 +80,14 @@ impl GitHubWorkSource {
             Listing::Ready => {
                 issue.has_label(&self.settings.ready) && (options.include_claimed || !is_claimed)
             }
-            // Those that are marked as both came with the others.
+            // Issues with both labels were listed as ready.
             Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
         };
         belongs && self.is_ours_to_take(issue)
     }
 
-    /// As the issue itself says, not a list. One that is being released has lost its label before its marker.
+    /// Returns the state from the issue itself and not from a list. An issue that is being released loses its label
+    /// before its marker.
     async fn stands(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {
@@ -115,8 +116,8 @@ impl WorkSource for GitHubWorkSource {
         SOURCE_TYPE
     }
 
-    /// Pages are read until there is an item, or as many as were asked for. With `include_claimed` the claimed items
-    /// come after all the others.
+    /// Reads pages until there is an item, or as many items as were asked for. With `include_claimed`, claimed items
+    /// follow all others.
     async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
         let limit = options.limit.unwrap_or(usize::MAX);
@@ -230,7 +231,7 @@ impl WorkSource for GitHubWorkSource {
     }
 }
 
-/// None if it is another source's item, or not written as we write it.
+/// Returns the issue number, or none if the item belongs to another source or its id has another form.
 fn number(item: &WorkItemId) -> Option<u64> {
     let number: u64 = item.external_id().parse().ok()?;
     (item.source() == SOURCE_TYPE && number.to_string() == item.external_id()).then_some(number)

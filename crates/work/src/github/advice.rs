@@ -1,13 +1,14 @@
-//! What to check when GitHub refuses: which repository, which token, and what that token would need.
+//! Advice on what to check when GitHub refuses a request: the repository, the token, and the permissions that the token
+//! needs.
 
 use super::client::ApiRequest;
 use super::reply::ApiResponse;
 use crate::error::github::TokenFacts;
 
-/// Reads an answer that refuses. `origin` says where the token comes from.
+/// Reads facts about the token from an answer that refuses. `origin` names the source of the token.
 pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &str) -> TokenFacts {
     let scopes = reply.header("x-oauth-scopes").map(words);
-    // What is asked of no repository is about ourselves.
+    // A request that names no repository is about the account.
     let about_repo = call.path.starts_with("repos/");
     let advice = match reply.status {
         401 => Some(format!(
@@ -20,7 +21,7 @@ pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &
     TokenFacts { scopes, advice }
 }
 
-/// The parts of a header that is a list.
+/// Splits a header that is a list.
 pub(super) fn words(header: &str) -> Vec<String> {
     header.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }

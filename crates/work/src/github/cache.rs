@@ -1,4 +1,4 @@
-//! Pages that GitHub has shown us, with the mark by which it can say that they have not changed.
+//! Cache of list pages, with the ETag by which GitHub can answer that a page has not changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderValue;
 
-/// What is kept is only what the models hold, a small part of what GitHub sent.
+/// Maximum size of the cache. Only the fields of the models are stored, a small part of the answer.
 const MAX_CACHE_BYTES: usize = 32 << 20;
 const MAX_CACHED_PAGES: usize = 4096;
 
-/// Whoever polls comes back sooner.
+/// How long an unused page is kept. Polls are more frequent.
 const CACHED_PAGE_LIFETIME: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
 pub(super) struct KeptPage {
     pub(super) etag: HeaderValue,
-    /// The entries as JSON.
+    /// Entries as JSON.
     pub(super) entries: Vec<u8>,
     pub(super) next: Option<u64>,
-    /// GitHub filled it to the brim, so that another page can follow although none did then.
+    /// Set if GitHub filled the page, so that another page can follow later.
     pub(super) is_full: bool,
 }
 
@@ -42,8 +42,8 @@ impl PageCache {
         Some(Arc::clone(page))
     }
 
-    /// A page for which there is no room is not kept. Making room by forgetting the page that was used longest ago
-    /// would help nobody: a walk over a list that does not fit would find each page just forgotten.
+    /// Stores a page if there is room. There is no eviction of the least recently used page: a walk over a list that
+    /// does not fit would then evict each page just before it is needed.
     pub(super) fn put(&self, path: &str, page: KeptPage) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(path);

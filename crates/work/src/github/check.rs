@@ -1,4 +1,4 @@
-//! For `doctor`: what a source needs of GitHub, each with what to do if it is not there.
+//! Checks for `doctor`: what a source needs on GitHub, and what to do if it is missing.
 
 use super::adapter::GitHubWorkSource;
 use super::models::RepositoryInfo;
@@ -10,7 +10,7 @@ impl GitHubWorkSource {
         let mut findings = Vec::new();
         match self.see_repository().await {
             Ok((repository, scopes)) => {
-                // A token that names no scopes keeps to itself what it may change.
+                // A token without scopes does not state what it may change.
                 let may = scopes.map_or_else(
                     || format!("{origin} sees {repo}"),
                     |scopes| format!("{origin} may change issues of {repo} (scopes: {scopes})"),
@@ -46,7 +46,7 @@ impl GitHubWorkSource {
         SourceFinding::good("repository", format!("{} has issues", repository.full_name))
     }
 
-    /// GitHub makes a label that is not there when an issue gets it, so that this is no more than odd.
+    /// Checks that a label exists. A missing label is only a warning, because GitHub creates it when an issue gets it.
     async fn of_label(&self, label: &str) -> SourceFinding {
         let (what, repo) = (format!("label {label}"), &self.settings.repo);
         match self.issues().has_label(label).await {

@@ -1,4 +1,4 @@
-//! Asking GitHub: one request with its retries, redirects and limits.
+//! Requests to GitHub, with retries, redirects and rate limits.
 
 use std::time::Duration;
 
@@ -24,19 +24,19 @@ use crate::error::github::{ApiFailure, GitHubApiError, TokenFacts};
 use crate::quota::Quota;
 use crate::{SourceContext, WorkSourceError};
 
-/// Transferred repositories need one; a circle needs an end.
+/// Transferred repositories need one redirect; the limit ends loops.
 const MAX_REDIRECTS: usize = 5;
 
-/// A connection to one GitHub, kept for as long as its source lives: with it live the budget and the known pages.
+/// Client of one GitHub server, used as long as its source exists. It keeps the rate limit and cached pages.
 #[derive(Debug)]
 pub struct GitHubClient {
     http: reqwest::Client,
-    /// Without a slash at its end.
+    /// URL of the API, without a slash at its end.
     base: String,
     pub(super) auth: ApiAuth,
-    /// Where our identity comes from, in words.
+    /// Description of where the credentials come from.
     pub(super) origin: String,
-    /// Whose installation an App's token is for.
+    /// Repository whose installation the token of an App is for.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
@@ -44,11 +44,11 @@ pub struct GitHubClient {
     pub(super) viewer: OnceCell<Option<String>>,
 }
 
-/// One thing to ask.
+/// One request.
 #[derive(Debug)]
 pub(super) struct ApiRequest {
     pub(super) method: Method,
-    /// From the API's root, without a slash, with its query.
+    /// Path from the root of the API, without a leading slash, with the query.
     pub(super) path: String,
     pub(super) body: Option<Value>,
     pub(super) repeat: Repeat,
@@ -69,7 +69,7 @@ impl ApiRequest {
         self
     }
 
-    /// For messages; without the query, which says little and is long.
+    /// Returns method and path for messages, without the query.
     pub(super) fn endpoint(&self) -> String {
         let path = self.path.split('?').next().unwrap_or_default();
         format!("{} /{path}", self.method)
@@ -89,13 +89,14 @@ impl GitHubClient {
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
         let auth = ApiAuth::from_config(auth, &settings.repo, setting)?;
-        // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
+        // Without a provider, building a client panics. It may already be installed in this process.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
             .timeout(settings.timeout)
-            // Ours to follow: the token must not go to another host, and a POST must stay one.
+            // Redirects are followed by this client: the token must not go to another host, and a POST must remain a
+            // POST.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| {
@@ -129,7 +130,7 @@ impl GitHubClient {
         self.call(&call).await?.json(&call.endpoint())
     }
 
-    /// Waits inside are ended by dropping the future.
+    /// Sends a request, with waits and retries. Dropping the future ends the waits.
     pub(super) async fn call(&self, call: &ApiRequest) -> Result<ApiResponse, GitHubApiError> {
         let (mut attempt, mut renewed) = (0, false);
         loop {
@@ -153,14 +154,14 @@ impl GitHubClient {
             };
             debug!(%error, ?delay, "GitHub: trying again");
             attempt += 1;
-            // Being blocked is waited for at the top, where all other calls wait as well.
+            // A rate limit is waited for at the start of the loop, as for all other calls.
             if !matches!(error.kind, ApiFailure::RateLimit { wait: Some(_), .. }) {
                 self.wait(delay).await;
             }
         }
     }
 
-    /// The delay before a request that must not be repeated blindly is looked after.
+    /// Waits before a request that must not be repeated without a check.
     pub(super) async fn back_off(&self, attempt: u32) {
         self.wait(calculate_backoff_delay(attempt, &self.retry, fastrand::f64())).await;
     }
@@ -181,7 +182,7 @@ impl GitHubClient {
         Ok(())
     }
 
-    /// One request and what came of it. Redirects are followed on the same host, with the same method.
+    /// Sends one request. Redirects are followed on the same host, with the same method.
     pub(super) async fn exchange(
         &self,
         call: &ApiRequest,
@@ -278,7 +279,7 @@ fn elsewhere(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result<Url, 
     }
 }
 
-/// reqwest's own words are short; the causes say what happened.
+/// Joins the causes of an error: reqwest's own message does not contain them.
 fn chain(error: &reqwest::Error) -> String {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

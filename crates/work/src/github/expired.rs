@@ -1,4 +1,4 @@
-//! Claimed issues whose claimer let its time run out: a fleet that is gone for good leaves its label behind.
+//! Claimed issues whose claim has expired: a fleet that ended for good leaves its label behind.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,16 +10,16 @@ use super::marker::{ClaimMarker, Marks};
 use super::models::Issue;
 use crate::{Claimer, ExpiredClaim, WorkSourceError};
 
-/// What is known of claimed issues, by number. The list of them costs nothing while it does not change, but each
-/// issue's comments do, so they are read only when they can say something new.
+/// Known state of claimed issues, by number. Reading the unchanged list of issues is free, but reading comments is not,
+/// so they are read only when they can have changed.
 #[derive(Debug, Default)]
 pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Comments change it, too.
+    /// Time of the last change, which includes comments.
     updated_at: Option<Timestamp>,
-    /// When the claim runs out, by GitHub's clock. None: it was made with the label alone.
+    /// End of the claim by GitHub's clock, or none if the claim is only a label.
     ends: Option<Timestamp>,
 }
 
@@ -30,7 +30,7 @@ impl Known {
 }
 
 impl GitHubWorkSource {
-    /// A label that no marker goes with is another program's or a person's claim, and has no end.
+    /// Finds expired claims. A label without a marker is the claim of another program or a person, and does not expire.
     pub(super) async fn find_expired(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
         let (mut lapsed, mut seen, mut number) = (Vec::new(), HashMap::new(), 1);
         loop {
@@ -66,7 +66,7 @@ impl GitHubWorkSource {
     }
 }
 
-/// The claim of the dead, if nobody alive has it.
+/// Returns the latest expired claim, if there is no live one.
 fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;

@@ -1,5 +1,5 @@
-//! Telling how it went, and giving back. Both may be told again after a crash: each step looks before it does
-//! anything, and our claim is withdrawn last, so that nobody takes the issue while the rest is undone.
+//! Reporting results and releasing issues. Both may be repeated after a crash: each step checks the state before it
+//! acts, and the claim is withdrawn last, so that nobody claims the issue before the other steps are done.
 
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
@@ -84,7 +84,7 @@ impl GitHubWorkSource {
         Ok(answer(true, None))
     }
 
-    /// Nothing of our claim is left on the issue.
+    /// Returns true if nothing of our claim is left on the issue.
     fn is_over(&self, issue: &Issue, ours: Option<u64>) -> bool {
         ours.is_none() && !issue.has_label(&self.settings.in_progress)
     }

@@ -1,4 +1,4 @@
-//! As whom the client asks.
+//! The identity of the client.
 
 use jiff::Timestamp;
 use reqwest::Method;
@@ -10,7 +10,7 @@ use super::models::{App, Installation, InstallationToken, User};
 use crate::error::github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
 impl GitHubClient {
-    /// The account whose comments are ours. None for tokens that GitHub does not tell it.
+    /// Returns the account that writes our comments, or none if GitHub does not state it for this token.
     pub(super) async fn viewer(&self) -> Result<Option<&str>, GitHubApiError> {
         let ask = async || match &self.auth {
             ApiAuth::Token(_) => match self.ask::<User>(ApiRequest::get("user")).await {
@@ -32,7 +32,7 @@ impl GitHubClient {
         Ok(self.viewer.get_or_try_init(ask).await?.as_deref())
     }
 
-    /// For an App, bought when there is none or it is about to end.
+    /// Returns the token. For an App, requests a new one if there is none or it expires soon.
     pub(super) async fn token(&self, call: &ApiRequest) -> Result<Secret, GitHubApiError> {
         let app = match &self.auth {
             ApiAuth::Token(token) => return Ok(token.clone()),

@@ -1,4 +1,4 @@
-//! What is asked about issues, by its meaning.
+//! Requests about issues.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
@@ -11,7 +11,7 @@ use super::pages::ListPage;
 use super::retry::Repeat;
 use crate::error::github::GitHubApiError;
 
-/// The issues of one repository.
+/// Issues of one repository.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Issues<'a> {
     pub(super) client: &'a GitHubClient,
@@ -19,15 +19,15 @@ pub(super) struct Issues<'a> {
 }
 
 impl Issues<'_> {
-    /// Open ones with this label, the oldest first. Pull requests are not among them.
+    /// Returns a page of open issues with this label, the oldest first, without pull requests.
     pub(super) async fn page(self, label: &str, number: u64) -> Result<ListPage<Issue>, GitHubApiError> {
-        // Commas part labels in a query, so that one with a comma cannot be asked for; the caller looks again.
+        // Commas separate labels in a query, so a label with a comma cannot be queried; the caller filters again.
         let filter = if label.contains(',') { String::new() } else { format!("&labels={}", encoded(label)) };
         let path = format!("repos/{}/issues?state=open&sort=created&direction=asc{filter}", self.repo);
         self.client.polled_page(&path, number, |issue: &Issue| !issue.is_pull_request).await
     }
 
-    /// None if it was deleted or moved to another repository, if it is hidden from us, or a pull request.
+    /// Returns the issue, or none if it was deleted, moved to another repository, is not visible, or is a pull request.
     pub(super) async fn get(self, number: u64) -> Result<Option<Issue>, GitHubApiError> {
         let call = ApiRequest::get(format!("repos/{}/issues/{number}", self.repo));
         let reply = match self.client.call(&call).await {
@@ -41,7 +41,7 @@ impl Issues<'_> {
         Ok(Some(issue))
     }
 
-    /// After a redirect: either the repository has another name now, or the issue another repository.
+    /// Checks, after a redirect, whether the repository was renamed or the issue was moved.
     async fn is_of_this_repository(self, issue: &Issue) -> Result<bool, GitHubApiError> {
         let repository: RepositoryInfo =
             self.client.ask(ApiRequest::get(format!("repos/{}", self.repo))).await?;
@@ -49,7 +49,7 @@ impl Issues<'_> {
         Ok(home.is_some_and(|(_, name)| name.eq_ignore_ascii_case(&repository.full_name)))
     }
 
-    /// Whether the repository knows this label.
+    /// Returns true if the repository has this label.
     pub(super) async fn has_label(self, label: &str) -> Result<bool, GitHubApiError> {
         match self
             .client
@@ -67,7 +67,7 @@ impl Issues<'_> {
         Ok(())
     }
 
-    /// One that is not there is as good as removed.
+    /// Removes a label. A label that is not there counts as removed.
     pub(super) async fn remove_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels/{}", self.repo, encoded(label));
         gone(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
@@ -79,7 +79,7 @@ impl Issues<'_> {
         Ok(())
     }
 
-    /// What all its comments say to programs; of the others nothing is kept.
+    /// Reads the markers of all comments. Comments without a marker are not kept.
     pub(super) async fn marks(self, number: u64) -> Result<Marks, GitHubApiError> {
         let viewer = self.client.viewer().await?.map(str::to_owned);
         let path = format!("repos/{}/issues/{number}/comments", self.repo);
@@ -94,7 +94,7 @@ impl Issues<'_> {
         }
     }
 
-    /// A comment that stands there once, even if GitHub's answer to it is lost: before it is sent again, we look.
+    /// Writes a comment exactly once, even if GitHub's answer is lost: checks for the comment before it sends it again.
     pub(super) async fn comment_once(
         self,
         number: u64,

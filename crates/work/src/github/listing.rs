@@ -1,4 +1,4 @@
-//! Whole lists, for triggers: all issues or pull requests that there are now, the oldest first.
+//! Whole lists for triggers: all current issues or pull requests, the oldest first.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::settings::GitHubSettings;
 use crate::error::github::GitHubApiError;
 use crate::{SourceContext, WorkSourceError};
 
-/// An issue or a pull request, as far as a trigger hands it on.
+/// Fields of an issue or a pull request that a trigger passes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IssueOrPull {
     pub number: u64,
@@ -26,7 +26,7 @@ pub struct IssueOrPull {
     pub assignee: Option<String>,
     pub author: String,
     pub created_at: Timestamp,
-    /// Of a pull request.
+    /// Branch of a pull request.
     pub branch: Option<Branch>,
 }
 
@@ -36,11 +36,11 @@ pub struct Branch {
     pub head_sha: String,
     pub base_ref: String,
     pub is_draft: bool,
-    /// The repository that its commits are in; empty if that is gone.
+    /// Repository of its commits; empty if that was deleted.
     pub head_repo: String,
 }
 
-/// The lists of one repository.
+/// Lists of one repository.
 #[derive(Debug)]
 pub struct Lists {
     client: GitHubClient,
@@ -62,7 +62,7 @@ impl Lists {
         Ok(Self { client, repo: repo.to_owned() })
     }
 
-    /// Pull requests are not among them. Whether they have all the labels, the caller looks again.
+    /// Returns issues without pull requests. The caller checks again whether they have all the labels.
     pub async fn issues(
         &self,
         labels: &[String],
@@ -73,7 +73,7 @@ impl Lists {
             IssueState::Closed => "closed",
             IssueState::All => "all",
         };
-        // Commas part labels in a query, so that one with a comma cannot be asked for.
+        // Commas separate labels in a query, so a label with a comma cannot be queried.
         let asked: Vec<String> =
             labels.iter().filter(|label| !label.contains(',')).map(|label| encoded(label)).collect();
         let labels = if asked.is_empty() { String::new() } else { format!("&labels={}", asked.join(",")) };
@@ -94,8 +94,9 @@ impl Lists {
         Ok(pulls.into_iter().filter(wanted).map(IssueOrPull::from).collect())
     }
 
-    /// An entry that goes while the list is read moves others to a page that was read before, and they would seem
-    /// to be gone, too. So a list of several pages is read twice, the second time mostly for nothing.
+    /// Reads all pages. An entry that disappears while the list is read moves others to a page that was already read,
+    /// and they would seem to be missing. So a list of several pages is read twice; the second read is mostly answered
+    /// from the cache.
     async fn all<T>(&self, path: &str, is_wanted: fn(&T) -> bool) -> Result<Vec<T>, GitHubApiError>
     where
         T: DeserializeOwned + Serialize + Numbered,
@@ -109,7 +110,7 @@ impl Lists {
         Ok(found.into_values().collect())
     }
 
-    /// Answers how many pages there were.
+    /// Reads all pages once and returns their number.
     async fn walk<T>(
         &self,
         path: &str,
@@ -132,7 +133,7 @@ impl Lists {
     }
 }
 
-/// What has a place in a list.
+/// An entry with a position in a list.
 trait Numbered {
     fn place(&self) -> (Timestamp, u64);
 }
@@ -179,7 +180,7 @@ struct End {
     r#ref: String,
     #[serde(default)]
     sha: String,
-    /// None for a fork that is gone.
+    /// Repository, or none for a fork that was deleted.
     #[serde(default)]
     repo: Option<Home>,
 }

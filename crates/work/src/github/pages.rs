@@ -9,14 +9,14 @@ use super::client::{ApiRequest, GitHubClient};
 use super::models::{Entries, entries};
 use crate::error::github::GitHubApiError;
 
-/// The most that GitHub gives.
+/// Largest page size of GitHub.
 pub(super) const PAGE_SIZE: usize = 100;
 
 #[derive(Debug)]
 pub(super) struct ListPage<T> {
     pub(super) entries: Vec<T>,
     pub(super) next: Option<u64>,
-    /// GitHub's time, ours if it does not say.
+    /// GitHub's time, or the local time if GitHub does not state it.
     pub(super) now: Timestamp,
 }
 
@@ -26,7 +26,7 @@ fn numbered(path: &str, number: u64) -> String {
 }
 
 impl GitHubClient {
-    /// As it is now.
+    /// Reads a page.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -40,7 +40,8 @@ impl GitHubClient {
         Ok(ListPage { entries: good, next: reply.next_page(), now })
     }
 
-    /// As it is now, too; but a page that has not changed since costs nothing. What `is_wanted` refuses is not kept.
+    /// Reads a page; an unchanged page costs no request of the rate limit. Entries that `is_wanted` rejects are not
+    /// cached.
     pub(super) async fn polled_page<T: DeserializeOwned + Serialize>(
         &self,
         path: &str,
@@ -55,7 +56,7 @@ impl GitHubClient {
         if let (304, Some(kept)) = (reply.status, kept) {
             let unreadable = |error| reply.unreadable(&call.endpoint(), &error);
             let entries = serde_json::from_slice(&kept.entries).map_err(unreadable)?;
-            // The mark is about the entries. A full last page does not change when another page begins behind it.
+            // The ETag covers the entries only. A full last page does not change when another page is added after it.
             let behind = kept.is_full.then_some(number + 1);
             return Ok(ListPage { entries, next: reply.next_page().or(kept.next).or(behind), now });
         }

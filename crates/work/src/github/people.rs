@@ -1,4 +1,4 @@
-//! Who somebody is in a repository, and where a pull request comes from: what trust is decided by.
+//! The permission of a person in a repository, and the origin of a pull request. Trust is decided by both.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,12 @@ use super::issues::encoded;
 use super::settings::GitHubSettings;
 use crate::{SourceContext, WorkSourceError};
 
-/// So long an answer counts: an item of a stranger is looked at with every poll.
+/// How long an answer is cached: items of strangers are checked with every poll.
 const PERMISSION_LIFETIME: Duration = Duration::from_mins(10);
-/// Nobody has so many repositories at once; whoever sends webhooks of more is not remembered.
+/// Maximum number of repositories that are remembered, since webhooks can name any.
 const MAX_REPOSITORIES: usize = 256;
 
-/// One repository, and how to get there.
+/// A repository with its API and credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryAccess {
     /// `owner/name`
@@ -28,20 +28,20 @@ pub struct RepositoryAccess {
     pub auth: github::Auth,
 }
 
-/// What is known of people, for all repositories of the fleet.
+/// Known permissions of people in all repositories of the fleet.
 #[derive(Debug, Default)]
 pub struct People {
     places: Mutex<Vec<(RepositoryAccess, Arc<Registrar>)>>,
 }
 
-/// Whoever asks while another does waits for that answer.
+/// Cached answer. A caller that asks while a request runs waits for its answer.
 type Known = OnceCell<(Instant, Standing)>;
 
 #[derive(Debug)]
 struct Registrar {
     client: GitHubClient,
     known: Mutex<HashMap<String, Arc<Known>>>,
-    /// The repository is there, and we may look at it.
+    /// Set once the repository was found to be visible.
     seen: OnceCell<()>,
 }
 
@@ -76,12 +76,12 @@ impl People {
         })
     }
 
-    /// Whether anybody could be asked there: for that it takes a token.
+    /// Checks that permissions can be queried, which needs a token.
     pub fn check(&self, place: &RepositoryAccess, setting: &SourceContext) -> Result<(), WorkSourceError> {
         self.registrar(place, setting).map(drop)
     }
 
-    /// After a reload: tokens may have changed with it.
+    /// Forgets everything after a reload, because tokens may have changed.
     pub fn clear(&self) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -110,7 +110,8 @@ impl People {
 }
 
 impl Registrar {
-    /// A repository that is hidden from us answers in the same way as one that somebody has no part in.
+    /// Checks that the repository is visible: a hidden repository answers in the same way as one in which the person
+    /// has no role.
     async fn sees(&self, place: &RepositoryAccess) -> Result<(), WorkSourceError> {
         let look =
             async || self.client.call(&ApiRequest::get(format!("repos/{}", place.repo))).await.map(drop);
@@ -123,7 +124,7 @@ impl Registrar {
             ApiRequest::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
         match self.client.ask::<CollaboratorPermission>(call).await {
             Ok(answer) => Ok(answer.standing()),
-            // Nobody of that name, or nobody here.
+            // The account does not exist, or has no role here.
             Err(error) if error.is_not_found() => {
                 self.sees(place).await?;
                 Ok(Standing::Nothing)
@@ -142,19 +143,19 @@ impl Registrar {
     }
 }
 
-/// Of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
+/// Answer of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
 #[derive(Debug, Deserialize)]
 pub struct CollaboratorPermission {
-    /// In the words of old: `admin`, `write`, `read` or `none`.
+    /// Legacy permission: `admin`, `write`, `read` or `none`.
     #[serde(default)]
     permission: String,
-    /// In today's words, or an organization's own.
+    /// Current role name, which may be a custom one of the organization.
     #[serde(default)]
     role_name: String,
 }
 
 impl CollaboratorPermission {
-    /// A role that somebody made up counts as what it is built on.
+    /// Returns the permission. A custom role counts as the permission that it is based on.
     pub fn standing(&self) -> Standing {
         let read = |word: &str| word.parse::<RepoPermission>().ok();
         read(&self.role_name)

@@ -1,4 +1,4 @@
-//! An answer of GitHub's that is not an error.
+//! A successful answer of GitHub.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::github::{ApiFailure, GitHubApiError};
 
-/// A hundred issues with the longest texts that GitHub allows are 26 MB.
+/// Maximum size of an answer. A hundred issues with the longest texts that GitHub allows are 26 MB.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
@@ -38,13 +38,13 @@ impl ApiResponse {
         }
     }
 
-    /// GitHub's time when it answered.
+    /// Returns GitHub's time of the answer.
     pub(super) fn date(&self) -> Option<Timestamp> {
         static PARSER: DateTimeParser = DateTimeParser::new();
         PARSER.parse_timestamp(self.header("date")?).ok()
     }
 
-    /// The page that `Link` calls the next one.
+    /// Returns the number of the next page in the `Link` header.
     pub(super) fn next_page(&self) -> Option<u64> {
         let link = self.header("link")?;
         let next =
@@ -55,7 +55,7 @@ impl ApiResponse {
     }
 }
 
-/// None if it is longer than anything that GitHub would send. Counted after unpacking.
+/// Reads the body, or returns none if it is too long. The limit applies after decompression.
 pub(super) async fn read_body(response: &mut reqwest::Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
