@@ -1,4 +1,4 @@
-//! Imports: what another program did before, so that nothing runs again and nothing is forgotten.
+//! Imports: the history of another program, so that nothing runs again and nothing is lost.
 
 use std::path::PathBuf;
 
@@ -25,11 +25,11 @@ statements! {
 
 const HERDCTL_IMPORT: &str = "herdctl";
 
-/// What is imported.
+/// History to import.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     pub schedules: Vec<PastSchedule>,
-    /// In the order in which they were made.
+    /// Jobs in the order in which they were made.
     pub jobs: Vec<PastJob>,
     /// Files that could not be read.
     pub notes: Vec<String>,
@@ -40,7 +40,7 @@ pub struct PastSchedule {
     pub agent: AgentName,
     pub name: ScheduleName,
     pub disabled: bool,
-    /// When its last run began.
+    /// Start of its last run.
     pub last_run_at: Option<Timestamp>,
     pub last_error: Option<String>,
 }
@@ -48,7 +48,7 @@ pub struct PastSchedule {
 #[derive(Debug, Clone)]
 pub struct PastJob {
     pub job: Job,
-    /// The directory of its session, if the job has the agent's newest one.
+    /// Directory of its session, if the job has the agent's newest one.
     pub session: Option<PastSession>,
 }
 
@@ -57,7 +57,7 @@ pub struct PastSession {
     pub directory: Option<PathBuf>,
 }
 
-/// How much was imported.
+/// Number of imported records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Imported {
     pub disabled: usize,
@@ -67,7 +67,7 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Reads it from the event that tells of an import.
+    /// Reads the numbers from the event of an import.
     pub const fn of(fact: &Fact) -> Option<Self> {
         match *fact {
             Fact::FleetImported { disabled, last_runs, sessions, jobs, .. } => {
@@ -90,12 +90,12 @@ impl std::fmt::Display for Imported {
 }
 
 impl Store {
-    /// Returns whether the state of herdctl is to be imported: nobody decided about it yet, and the fleet never ran here.
+    /// Returns true if the state of herdctl is to be imported: it is not decided yet, and the fleet never ran here.
     pub async fn wants_import(&self) -> Result<bool, StoreError> {
         self.read(|tx| Box::pin(wants_import(tx))).await
     }
 
-    /// Remembers that the state of herdctl is not to be imported.
+    /// Records that the state of herdctl is not to be imported.
     pub async fn decline_import(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(ADD_IMPORT, args![HERDCTL_IMPORT, now]).await.map(drop) })
@@ -103,8 +103,8 @@ impl Store {
         .await
     }
 
-    /// Imports the whole history, or nothing. Returns none if somebody else did it meanwhile. The schedules of the config
-    /// have to be loaded.
+    /// Imports the whole history, or nothing. Returns none if another process did it meanwhile. The schedules of the
+    /// config have to be loaded.
     pub async fn import(
         &self,
         history: History,
@@ -146,7 +146,7 @@ async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
         && tx.one(IS_USED, args![]).await?.is_none())
 }
 
-/// Adds a finished job with its one attempt, and what it cost.
+/// Adds a finished job with its one attempt and its cost.
 async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), StoreError> {
     let PastJob { job, session } = past;
     let JobState::Ended { at, outcome } = job.state() else { return Ok(()) };
@@ -170,7 +170,7 @@ async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), Stor
     }
 }
 
-/// Schedules that the config no longer has are left out.
+/// Sets the state of a schedule. Schedules that the config no longer has are left out.
 async fn set_schedule(
     tx: &mut Tx<'_>,
     past: PastSchedule,

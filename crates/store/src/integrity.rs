@@ -1,14 +1,14 @@
-//! Whether the store is whole: every page of the file and every row that jobs and schedules are made of.
+//! Integrity check: every page of the file, and every row of jobs and schedules.
 
 use sqlx::Row as _;
 
 use super::{Database, JobFilter, Store, StoreError};
 
-/// Jobs that a check reads at a time.
+/// Number of jobs that a check reads at a time.
 const CHECK_PAGE_ROWS: u32 = 1_000;
 
 impl Store {
-    /// Reads everything that is in the store. A damaged page or a row that cowhand did not write is an error.
+    /// Reads everything in the store. A damaged page, or a row that cowhand did not write, is an error.
     pub async fn check_integrity(&self) -> Result<(), StoreError> {
         if let Database::Sqlite { readers, .. } = &self.database {
             let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;

@@ -1,4 +1,4 @@
-//! Reports: what agents say that their work came to. Each attempt has one, and the last one counts.
+//! Reports: results that agents state. Each attempt has one, and the last one counts.
 
 use std::path::PathBuf;
 
@@ -18,16 +18,16 @@ statements! {
     DESK_OF_ATTEMPT = same "select node, directory from attempts where job_id = $1 and number = $2";
 }
 
-/// What reporting came to.
+/// Result of reporting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReportMade {
-    /// Or it was said before.
+    /// Stored, or already stored before.
     Made(Report),
-    /// This attempt of the job does not run, or no longer.
+    /// This attempt of the job does not run.
     NotRunning,
 }
 
-/// Where an attempt works.
+/// Node and directory of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttemptDesk {
     pub node: String,
@@ -35,7 +35,7 @@ pub struct AttemptDesk {
 }
 
 impl Store {
-    /// The attempt's report from now on. Whoever says the same again changes nothing.
+    /// Stores the report of an attempt. The same report again changes nothing.
     pub async fn report(
         &self,
         job: JobId,
@@ -62,12 +62,12 @@ impl Store {
         .await
     }
 
-    /// Of a job's last attempt.
+    /// Returns the report of an attempt.
     pub async fn report_of(&self, job: JobId, attempt: u32) -> Result<Option<Report>, StoreError> {
         self.read(move |tx| Box::pin(async move { of_attempt(tx, &job, attempt).await })).await
     }
 
-    /// None if it has none yet, or there is no such attempt.
+    /// Returns where an attempt runs, or none if it has no directory yet or does not exist.
     pub async fn desk_of(&self, job: JobId, attempt: u32) -> Result<Option<AttemptDesk>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

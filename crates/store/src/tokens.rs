@@ -1,4 +1,4 @@
-//! Tokens: who may use the API over TCP. The store never sees a token itself, only its hash.
+//! Tokens: access to the API over TCP. The store contains only hashes of tokens.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::TokenName;
@@ -35,7 +35,7 @@ pub struct TokenRecord {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A token that somebody is to get.
+/// A token to be added.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: TokenName,
@@ -51,11 +51,11 @@ impl TokenRecord {
     }
 }
 
-/// Not every request writes down that there was one.
+/// Resolution of the time of last use, so that not every request writes.
 const TOKEN_USE_RESOLUTION: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
-    /// None if a token that is not revoked has the name.
+    /// Adds a token. Returns none if a token that is not revoked has the name.
     pub async fn add_token(&self, new: NewToken, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -72,13 +72,13 @@ impl Store {
         .await
     }
 
-    /// All there ever were, the oldest first.
+    /// Returns all tokens, the oldest first, including revoked ones.
     pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         rows.iter().map(read).collect()
     }
 
-    /// None if there is no such token, or no more.
+    /// Revokes a token. Returns none if there is no such token, or it is revoked.
     pub async fn revoke_token(
         &self,
         name: TokenName,
@@ -96,8 +96,8 @@ impl Store {
         .await
     }
 
-    /// Whose hash this is; revoked and expired tokens are nobody's. Every row is compared, and each in the same time:
-    /// how long it takes says nothing about how much of a hash was right.
+    /// Returns the token with this hash, unless it is revoked or expired. Every row is compared in constant time, so
+    /// that the duration does not reveal how much of a hash was right.
     pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         let mut found = None;

@@ -1,4 +1,4 @@
-//! Whether a store could be opened, found out without changing anything: another process may be at work with it.
+//! Checks whether a store could be opened, without changing it: another process may use it.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -12,12 +12,12 @@ use super::migrations::{POSTGRES, SQLITE};
 use super::open;
 use crate::Store;
 
-/// The newest migration that a store has. A store without this table is a new one.
+/// Newest migration of a store. A store without this table is new.
 const NEWEST_MIGRATION: &str = "select max(version) from _sqlx_migrations";
 
 impl Store {
-    /// Fails if `place` cannot be opened: its server does not answer, or it was written by a newer version. A file that
-    /// is not there is fine, since opening makes it.
+    /// Fails if `place` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is no
+    /// error, since opening creates it.
     pub async fn check_place(place: &str) -> Result<(), StoreError> {
         let cannot =
             |place: String| move |why: sqlx::Error| StoreError::Open { place, why: open::told(&why) };

@@ -1,4 +1,4 @@
-//! What can go wrong with the store, in words that say what to do.
+//! Errors of the store, with what to do.
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Refused;
@@ -87,7 +87,7 @@ impl StoreError {
     }
 }
 
-/// Whether SQLite says that the file is malformed, or no database at all.
+/// Returns true if SQLite reports that the file is malformed or not a database.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     const SQLITE_CORRUPT: i32 = 11;
     const SQLITE_NOTADB: i32 = 26;
@@ -99,7 +99,7 @@ pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
             }
             _ => None,
         };
-        // The low byte is the kind, the rest says more.
+        // The low byte is the primary code, the rest is the extended code.
         let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
         if matches!(code, Some(SQLITE_CORRUPT | SQLITE_NOTADB)) {
             return true;

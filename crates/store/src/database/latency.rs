@@ -1,4 +1,4 @@
-//! How long the store takes, from the question to the answer.
+//! Latency of reads and writes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -35,7 +35,7 @@ fn observe(histogram: &Mutex<Histogram>, begin: Instant) {
 }
 
 impl Store {
-    /// Of reads and of writes, since it was opened.
+    /// Returns the histograms of reads and writes since the store was opened.
     pub fn latency(&self) -> [Histogram; 2] {
         [&self.latency.reads, &self.latency.writes]
             .map(|histogram| histogram.lock().unwrap_or_else(PoisonError::into_inner).clone())
