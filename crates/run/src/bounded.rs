@@ -1,11 +1,11 @@
-//! Output of which only the beginning is kept: what floods costs neither disk nor memory.
+//! Output of which only the beginning is kept, so that a flood uses neither disk nor memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Streams that are being read, each by a thread of its own.
+/// Streams that are read, each by its own thread.
 #[derive(Debug)]
 pub(super) struct BoundedStreams {
     begun: usize,
@@ -18,19 +18,19 @@ impl Default for BoundedStreams {
     }
 }
 
-/// The processes are gone by then, so the streams end; unless one of them gave its end to a stranger.
+/// Timeout for the end of the streams. The processes have ended by then, but a foreign process may hold a stream open.
 const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl BoundedStreams {
-    /// Keeps the first `limit` bytes in the file and reads the rest, so that the writer is not held up.
+    /// Writes the first `limit` bytes to the file and discards the rest, so that the writer is not blocked.
     pub(super) fn keep(&mut self, from: impl Read + Send + 'static, to: File, limit: u64) {
         self.begun += 1;
         let ended = self.ended.0.clone();
-        // Nobody is left to tell only if the keeper itself is about to end.
+        // Sending fails only if the keeper is about to exit.
         std::thread::spawn(move || ended.send(copy(from, to, limit)).ok());
     }
 
-    /// Until all that was written is in the files.
+    /// Waits until all output is in the files.
     pub(super) fn finish(self) -> io::Result<()> {
         for _ in 0..self.begun {
             match self.ended.1.recv_timeout(STREAM_END_TIMEOUT) {
@@ -44,7 +44,7 @@ impl BoundedStreams {
 
 fn copy(mut from: impl Read, mut to: File, limit: u64) -> io::Result<()> {
     let kept = io::copy(&mut from.by_ref().take(limit), &mut to);
-    // Read on in any case: a full disk here must not hold the hook up.
+    // Continue to read in any case: a full disk must not block the hook.
     let cut = io::copy(&mut from, &mut io::sink())?;
     kept?;
     if cut > 0 {

@@ -1,4 +1,4 @@
-//! `when_command`: a program that says whether a firing runs.
+//! `when_command`: a program that decides whether a firing runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,25 +11,24 @@ use super::child::{self, Bounds, WhyNot};
 use super::minder::Minded;
 use crate::redact::Redactor;
 
-/// It is asked before every firing, so it has to be quick.
+/// Timeout of the command. It runs before every firing, so it has to be quick.
 const GATE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// So many of the last lines of each stream are told, and so many characters of the end of a line.
+/// Number of lines at the end of each stream that are reported, and number of characters at the end of a line.
 const MAX_GATE_LINES: usize = 3;
 const MAX_GATE_LINE_CHARS: usize = 150;
 
-/// What a command answered.
+/// Answer of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateAnswer {
     pub allows: bool,
-    /// The last lines that it printed, on one line, without secrets; empty if it printed nothing.
+    /// Last lines of its output, joined and redacted; empty if there was none.
     pub said: String,
 }
 
-/// Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started, is killed, or does
-/// not answer has said nothing, and that is an error: what asks for permission does not run without it. It is ended, with all
-/// that it started, when nobody waits for the answer any more. `minder` is the `cowhand` program.
-/// What it prints goes through the redactor.
+/// Runs the command. Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started,
+/// is killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
+/// ended when the future is dropped. `minder` is the `cowhand` program. Its output goes through the redactor.
 pub async fn allows(
     minder: &Path,
     command: &[String],
@@ -48,7 +47,7 @@ pub async fn allows(
     answer.context("nobody asked")?
 }
 
-/// Says that the answer is not wanted any more when it is dropped.
+/// Requests the end of the command when it is dropped.
 #[derive(Debug, Default)]
 struct Unwanted(Arc<AtomicBool>);
 
@@ -58,7 +57,7 @@ impl Drop for Unwanted {
     }
 }
 
-/// As above, in the caller's thread, for at most so long, or until `stop` is set. `hide` takes secrets out of a text.
+/// Runs the command in the caller's thread, for a limited time or until `stop` is set. `hide` redacts a text.
 pub fn ask(
     minder: &Path,
     command: &[String],
@@ -91,7 +90,7 @@ pub fn ask(
     }
 }
 
-/// `; it printed: …`, or nothing.
+/// Formats the output: `; it printed: …`, or nothing.
 pub fn it_printed(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!("; it printed: {said}") }
 }

@@ -1,4 +1,4 @@
-//! What it takes to start an agent for a job: argv, environment, directory, and who reads its output.
+//! Preparing the start of an agent for a job: argv, environment, directory and reader.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,21 +14,21 @@ use super::runtime::description::{self, CommandLine, LaunchRequest};
 use super::runtime::{Reader, SessionChoice};
 use super::start::StartSpec;
 
-/// From the stop signal to the kill.
+/// Time from the stop signal to the kill.
 const STOP_GRACE_MS: u64 = 10_000;
 
 #[derive(Debug, Clone)]
 pub struct Launch {
     pub start: StartSpec,
     pub environment: Vec<(String, String)>,
-    /// By name, for the owner only.
+    /// Private files by name, for the owner only.
     pub files: Vec<(String, String)>,
 }
 
 impl Launch {
-    /// `session` is for runtimes that have them; `own` is our environment; `dotenv` is what the `.env` beside the
-    /// config names; `folder` is where private files will be. The error is a sentence for people: what was asked of
-    /// the runtime is nothing that it can do.
+    /// Builds the launch of an agent. `session` is for runtimes with sessions; `own` is the daemon's environment;
+    /// `dotenv` has the variables of `.env`; `folder` will contain private files. The error is a message for people:
+    /// the runtime does not support what was asked.
     pub fn of(
         agent: &Agent,
         job: &Job,
@@ -65,7 +65,7 @@ impl Launch {
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 
-    /// Itself, unless what is to hold it is not there at the moment.
+    /// Returns itself unless its sandbox is not available at present.
     pub async fn ready(self) -> Result<Self, String> {
         match &self.start.enclosure {
             Some(enclosure) => enclosure.ready().await.map(|()| self),
@@ -74,18 +74,18 @@ impl Launch {
     }
 }
 
-/// For an attempt that was started by a version that did not write down who reads its output.
+/// Returns the reader of an attempt that was started by a version that did not store it.
 pub fn reader(agent: &Agent) -> Reader {
     (description::description(agent.runtime()).reader)()
 }
 
-/// Ours, without what is no text.
+/// Returns the daemon's environment without variables that are not text.
 pub fn own_environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// What every agent may see of our own environment: where things are, how to speak, and how to reach a provider.
+/// Variables of the daemon's environment that every agent gets: paths, language, and access to a provider.
 const INHERITED_VARIABLES: [&str; 16] = [
     "PATH",
     "HOME",
@@ -134,7 +134,7 @@ pub fn environment(
     let passed_on = |name: &str| is_passed_on(agent, sandboxed, name);
     let mut variables: HashMap<String, String> = own.filter(|(name, _)| passed_on(name)).collect();
     for (name, value) in dotenv {
-        // The real environment wins over the file.
+        // The environment takes precedence over the file.
         variables.entry(name.clone()).or_insert_with(|| value.clone());
     }
     variables.extend(agent.settings.env.clone());
@@ -148,14 +148,14 @@ pub fn environment(
     variables
 }
 
-/// How a job's work item is handed to its agent: by variables, and as a whole by a file.
+/// The work item of a job, as variables and as a file.
 struct WorkItemFile {
     variables: [(String, String); 4],
-    /// Its name and text, for the attempt's private folder, which every kind of sandbox lets the agent read.
+    /// Name and text of a file in the attempt's private folder, which every sandbox lets the agent read.
     file: (String, String),
 }
 
-/// In the attempt's private folder.
+/// Name of that file.
 const WORK_ITEM_FILE: &str = "work-item.json";
 
 impl WorkItemFile {

@@ -1,4 +1,4 @@
-//! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
+//! Redaction: known secrets are removed from everything that an agent or a hook says before it is written.
 
 mod bare;
 mod texts;
@@ -16,15 +16,15 @@ use serde_json::Value;
 use bare::Bare;
 use unescaped::Unescaped;
 
-/// A shorter secret is none, and to hide it would hide every text.
+/// Minimum length of a secret. Masking a shorter one would mask ordinary text.
 const MIN_SECRET_BYTES: usize = 6;
-/// Of a secret with several lines, such as a key, each line that is long enough to be one by itself.
+/// Minimum length of a line that is masked by itself, for secrets of several lines such as keys.
 const MIN_SECRET_LINE_BYTES: usize = 16;
 
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
-    /// None if there is nothing to hide.
+    /// Search automaton, or none if there is nothing to redact.
     finder: Option<AhoCorasick>,
 }
 
@@ -36,7 +36,7 @@ impl Redactor {
             all.extend(lines.filter(|line| line.len() >= MIN_SECRET_LINE_BYTES).map(str::to_owned));
             all.push(secret.trim().to_owned());
         }
-        // As they stand inside a JSON text that is too broken to be read.
+        // The secrets as they appear inside JSON that cannot be parsed.
         let escaped: Vec<_> = all.iter().map(|secret| escaped(secret)).collect();
         all.extend(escaped);
         all.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
@@ -55,8 +55,8 @@ impl Redactor {
         Self::of(secrets)
     }
 
-    /// Masks every known secret in a text, and every token of cowhand itself, also those that are interrupted by colours
-    /// and other marks that nobody sees, and those that are written with escapes of JSON.
+    /// Masks every known secret in a text, and every token of cowhand, also if colour codes or invisible characters
+    /// interrupt it or if it is written with JSON escapes.
     pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let places = self.places(text.as_bytes());
         if places.is_empty() {
@@ -69,7 +69,7 @@ impl Redactor {
         Cow::Owned(hidden)
     }
 
-    /// Finds what has to be hidden, in its order and each byte once.
+    /// Returns the ranges to mask, in their order and without overlaps.
     fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut places = self.found(text);
         places.extend(self.found_bare(text));
@@ -88,13 +88,13 @@ impl Redactor {
         })
     }
 
-    /// Finds what colours and invisible marks interrupt.
+    /// Finds secrets that colour codes and invisible characters interrupt.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(bare) = Bare::of(text) else { return Vec::new() };
         self.found(&bare.text).iter().map(|part| bare.place(part)).collect()
     }
 
-    /// Finds secrets first, and tokens where no secret is.
+    /// Finds secrets, and tokens where there is no secret.
     fn found(&self, text: &[u8]) -> Vec<Range<usize>> {
         let secrets = self.finder.iter().flat_map(|finder| finder.find_iter(text));
         let mut found: Vec<Range<usize>> = secrets.map(|secret| secret.range()).collect();
@@ -110,7 +110,8 @@ impl Redactor {
         found
     }
 
-    /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
+    /// Returns the length of the part of an unfinished text that can be redacted now. What follows may be the beginning
+    /// of a secret.
     pub fn settled(&self, text: &str) -> usize {
         let open = token::begun(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
@@ -125,7 +126,7 @@ impl Redactor {
         across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
     }
 
-    /// Finds where a secret may begin that a text breaks off in; the end of the text if none does.
+    /// Returns where an unfinished secret may begin at the end of a text, or the length of the text.
     fn begins(&self, text: &[u8]) -> usize {
         let begun = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
@@ -134,7 +135,7 @@ impl Redactor {
         text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0)
     }
 
-    /// Of a file that need not be text.
+    /// Redacts a file that need not be text.
     pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let places = self.places(bytes);
         if places.is_empty() {
@@ -150,7 +151,7 @@ impl Redactor {
         Cow::Owned(hidden)
     }
 
-    /// A line of output. In JSON a secret may be written in many ways, and a mask must not break it.
+    /// Redacts a line of output. In JSON a secret can be written in many ways, and a mask must keep the JSON valid.
     pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
         if !line.contains('\\') && self.places(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
@@ -167,7 +168,7 @@ impl Redactor {
         }
     }
 
-    /// What a job came to is told by its agent, and by programs that kept it from starting.
+    /// Redacts an outcome, whose text comes from the agent or from programs that prevented its start.
     pub fn hide_in_outcome(&self, outcome: &mut Outcome) {
         let (message, summary) = match outcome {
             Outcome::Completed { summary } => (None, summary.as_mut()),
@@ -181,7 +182,7 @@ impl Redactor {
         }
     }
 
-    /// Says whether there was anything to hide.
+    /// Redacts a JSON value, and returns whether there was anything to redact.
     pub fn hide_in(&self, value: &mut Value) -> bool {
         match value {
             Value::String(text) => match self.hide(text) {

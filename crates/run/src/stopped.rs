@@ -1,4 +1,4 @@
-//! Why a daemon asked for the end of an attempt: written down before it does, since it may not live to see that end.
+//! The reason why a daemon stops an attempt. It is written before, since the daemon may end first.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use super::supervision::AttemptState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Stopped {
-    /// Somebody wanted it.
+    /// A person asked for it.
     Asked,
     TookTooLong {
         limit_ms: i64,
@@ -20,9 +20,9 @@ pub enum Stopped {
     SilentTooLong {
         limit_ms: i64,
     },
-    /// Which one is found out again by what was spent.
+    /// The exceeded budget is determined again from the spending.
     OverBudget,
-    /// Nobody knows the price of its tokens.
+    /// The price of its tokens is unknown.
     Unpriced,
 }
 
@@ -33,7 +33,7 @@ impl Attempt {
         self.write(STOPPED_FILE, &why)
     }
 
-    /// It could not be asked to end after all.
+    /// Removes the reason because the attempt could not be stopped.
     pub fn forget_stop(&self) -> io::Result<()> {
         match fs::remove_file(self.folder().join(STOPPED_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -41,7 +41,7 @@ impl Attempt {
         }
     }
 
-    /// Why its end was asked for, unless it ended by itself before that.
+    /// Returns why it was stopped, unless it ended by itself before.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
         let by_itself = match self.standing()? {
             AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,

@@ -1,4 +1,4 @@
-//! What the client is to do, as the daemon writes it into a private file of the attempt.
+//! The instructions of the client, which the daemon writes into a private file of the attempt.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,14 +7,14 @@ use super::permission::PermissionRules;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Instructions {
-    /// The agent's program and its arguments.
+    /// Program of the agent and its arguments.
     pub command: Vec<String>,
     pub session: SessionRequest,
     pub model: Option<String>,
     pub rules: PermissionRules,
-    /// In the protocol's own form; they may hold secrets.
+    /// MCP servers in the form of the protocol. They may contain secrets.
     pub mcp_servers: Vec<Value>,
-    /// For every answer but the one to the prompt.
+    /// Timeout of every answer except the one to the prompt.
     pub patience_ms: u64,
 }
 

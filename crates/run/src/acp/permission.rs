@@ -1,4 +1,4 @@
-//! What an agent may do when it asks, as its config says. What nobody allowed is refused.
+//! Permissions of an agent by its config. What is not allowed is refused.
 
 use std::collections::VecDeque;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value, json};
 
 use super::short;
 
-/// Calls whose names and kinds are remembered: more than run at once.
+/// Number of calls whose names and kinds are remembered. It is larger than the number of concurrent calls.
 const MAX_REMEMBERED_CALLS: usize = 256;
 
-/// From the agent's config. Tools go by the name that the agent tells, or by the protocol's word for their kind.
+/// Rules of the agent's config. Tools are named as the agent names them, or by their kind in the protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PermissionRules {
     pub mode: PermissionMode,
-    /// All that there are, if it says so.
+    /// Complete list of tools, if the config has one.
     pub tools: Option<Vec<String>>,
     pub allowed: Vec<String>,
     pub denied: Vec<String>,
 }
 
-/// What a tool is, as far as the agent tells.
+/// Facts about a tool that the agent states.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ToolFacts {
     pub(super) id: String,
@@ -30,7 +30,7 @@ pub(super) struct ToolFacts {
     title: Option<String>,
 }
 
-/// The answer, with its reason; or the fleet has to be asked, whose rules or a person decide.
+/// Decision with its reason. `Ask` means that the rules of the fleet or a person decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PermissionVerdict {
     Allow(String),
@@ -38,7 +38,7 @@ pub(super) enum PermissionVerdict {
     Ask,
 }
 
-/// The rules, and the calls that they are about.
+/// The rules, and the known calls.
 #[derive(Debug)]
 pub(super) struct PermissionJudge {
     rules: PermissionRules,
@@ -50,11 +50,11 @@ impl PermissionJudge {
         Self { rules, calls: VecDeque::new() }
     }
 
-    /// What a tool call or a word about one adds to what is known of it.
+    /// Adds the facts of a tool call or an update to what is known about the call.
     pub(super) fn learn(&mut self, call: &Value) -> ToolFacts {
         let told = ToolFacts::read(call);
         if let Some(known) = self.calls.iter_mut().find(|known| known.id == told.id) {
-            // A name or a kind that was told once is not taken back.
+            // A name or a kind that was stated once is kept.
             known.name = known.name.take().or(told.name);
             known.kind = known.kind.take().or(told.kind);
             known.title = told.title.or(known.title.take());
@@ -67,7 +67,7 @@ impl PermissionJudge {
         told
     }
 
-    /// Whether it may be done.
+    /// Decides whether a tool may be used.
     pub(super) fn judge(&self, tool: &ToolFacts) -> PermissionVerdict {
         if let Some(why) = self.forbidden(tool) {
             return PermissionVerdict::Refuse(why);
@@ -103,13 +103,13 @@ impl PermissionJudge {
         }
     }
 
-    /// Why the config itself rules it out, asked or not.
+    /// Returns why the config forbids the tool in any case.
     pub(super) fn forbidden(&self, tool: &ToolFacts) -> Option<String> {
         let PermissionRules { tools, denied, .. } = &self.rules;
         if let Some(rule) = denied.iter().find(|rule| tool.is_denied_by(rule)) {
             return Some(format!("`denied_tools` has {rule:?}"));
         }
-        // Without its name nobody can say that it is none of these.
+        // Without a name, the tool could be one of the denied ones.
         let named = denied.iter().find(|rule| !is_kind(bare(rule)));
         if let (Some(rule), None) = (named, &tool.name) {
             return Some(format!(
@@ -133,12 +133,12 @@ fn is_kind(word: &str) -> bool {
     TOOL_KINDS.contains(&word)
 }
 
-/// `Bash` of `Bash(git *)`.
+/// Returns the name of a rule without its pattern: `Bash` of `Bash(git *)`.
 fn bare(rule: &str) -> &str {
     rule.split('(').next().unwrap_or_default().trim()
 }
 
-/// A `*` at the end stands for anything.
+/// Compares a word with a rule. A `*` at the end matches anything.
 fn matches(rule: &str, word: &str) -> bool {
     match rule.strip_suffix('*') {
         Some(start) => word.get(..start.len()).is_some_and(|begins| begins.eq_ignore_ascii_case(start)),
@@ -147,7 +147,7 @@ fn matches(rule: &str, word: &str) -> bool {
 }
 
 impl ToolFacts {
-    /// By what the rules of the fleet know it: its name, or else its kind.
+    /// Returns the name for the rules of the fleet: the tool's name, or else its kind.
     pub(super) fn known_as(&self) -> String {
         self.name.clone().or_else(|| self.kind.clone()).unwrap_or_else(|| "other".to_owned())
     }
@@ -157,7 +157,7 @@ impl ToolFacts {
             |value: Option<&Value>| value.and_then(Value::as_str).map(short).filter(|text| !text.is_empty());
         let meta = call.get("_meta");
         let of_meta = |key: &str| meta.and_then(|meta| meta.get(key));
-        // The protocol has no settled place for it yet.
+        // The protocol has no fixed field for the name yet.
         let name = text(call.get("name"))
             .or_else(|| text(of_meta("toolName")))
             .or_else(|| text(of_meta("claudeCode").and_then(|claude| claude.get("toolName"))));
@@ -169,7 +169,7 @@ impl ToolFacts {
         }
     }
 
-    /// For people.
+    /// Returns the name for people.
     fn called(&self) -> String {
         let what = self.name.as_ref().or(self.kind.as_ref()).map_or("a tool", String::as_str);
         match self.title.as_ref().filter(|title| title.as_str() != what) {
@@ -178,22 +178,22 @@ impl ToolFacts {
         }
     }
 
-    /// What a tool does is known only as a whole so far, so a rule for some of its uses allows none. A title is words
-    /// of the model's, at times, and allows nothing either.
+    /// Returns true if the rule allows the tool. Only whole tools are known so far, so a rule for some uses allows
+    /// none. A title may be written by the model, so it allows nothing either.
     fn is_allowed_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind];
         known.into_iter().flatten().any(|word| matches(rule, word))
     }
 
-    /// For the same reason a rule against some of its uses is one against all.
+    /// Returns true if the rule denies the tool. Only whole tools are known, so a rule against some uses denies all.
     fn is_denied_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind, &self.title];
         known.into_iter().flatten().any(|word| matches(bare(rule), word))
     }
 }
 
-/// What a person who is asked gets to see: the input, or, of an agent that does not tell it, what it says instead. No rule
-/// takes that for an input.
+/// Returns what a person sees who is asked: the input, or what the agent states instead. No rule uses the latter as an
+/// input.
 pub(super) fn input_of(call: &Value) -> Value {
     let told = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
     if let Some(input) = told("rawInput") {
@@ -203,7 +203,7 @@ pub(super) fn input_of(call: &Value) -> Value {
     instead.filter_map(|key| Some((key.to_owned(), told(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
-/// The outcome that a request for permission is answered with, of the options that it offers.
+/// Returns the outcome of a request for permission, from the options that it offers.
 pub(super) fn outcome(verdict: &PermissionVerdict, mode: PermissionMode, options: &Value) -> Value {
     let offered = |kind: &str| {
         let options = options.as_array().into_iter().flatten();
@@ -211,7 +211,7 @@ pub(super) fn outcome(verdict: &PermissionVerdict, mode: PermissionMode, options
     };
     let option = match verdict {
         PermissionVerdict::Allow(_) => {
-            // For good only if everything is allowed anyway.
+            // A permanent permission is given only if everything is allowed anyway.
             let always =
                 (mode == PermissionMode::BypassPermissions).then(|| offered("allow_always")).flatten();
             offered("allow_once").or(always).or_else(|| offered("reject_once"))

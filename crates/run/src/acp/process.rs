@@ -1,4 +1,4 @@
-//! The agent's process, its pipes, and what may become of it.
+//! The agent's process and its pipes.
 
 use std::fmt;
 use std::io;
@@ -13,19 +13,19 @@ use tokio::sync::mpsc;
 
 use super::wire::MAX_LINE_BYTES;
 
-/// More than an agent that reads would ever leave waiting.
+/// Larger than the queue of an agent that reads its input.
 const WRITE_QUEUE_LENGTH: usize = 256;
-/// From SIGTERM to our own end.
+/// Time from SIGTERM to the end of the client.
 const TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
-/// Why nothing came of it.
+/// Why a conversation failed.
 #[derive(Debug)]
 pub(crate) enum Cause {
-    /// A sentence for people, and what kind of trouble it is.
+    /// Kind of the error, with a message for people.
     Trouble(ErrorKind, String),
-    /// We were asked to stop.
+    /// The client was asked to stop.
     Stopped,
-    /// Our own output cannot be written, or a signal not be heard.
+    /// The output cannot be written, or signals cannot be received.
     Broken(io::Error),
 }
 
@@ -51,11 +51,11 @@ impl From<io::Error> for Cause {
     }
 }
 
-/// What comes of its stdout.
+/// Content of the agent's stdout.
 #[derive(Debug)]
 pub(super) enum OutputLine {
     Line(String),
-    /// A line of so many bytes, of which this is the beginning.
+    /// A line that is too long: its length, and its beginning.
     TooLong(usize, String),
 }
 
@@ -68,7 +68,8 @@ pub struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// In a group of its own: a signal for our group is for us alone, and the agent is asked in the protocol's words.
+    /// Starts the agent in its own process group: a signal to the client's group is for the client only, which asks the
+    /// agent in the protocol.
     pub fn start(mut command: Command) -> io::Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn()?;
@@ -90,22 +91,22 @@ impl AgentProcess {
             Some(Err(mpsc::error::TrySendError::Full(_))) => {
                 Err(Cause::reported("the agent does not read what it is sent"))
             }
-            // Then it is gone, or going, and how it ended says more.
+            // The agent has ended or is ending; its exit status says more.
             _ => Ok(()),
         }
     }
 
-    /// Its input ends, which tells it to go; then it is told in another way. What is left then is the keeper's.
+    /// Closes the agent's input, which asks it to exit, and then sends SIGTERM. The keeper ends what is left.
     pub(super) async fn leave(mut self, patience: Duration) {
         self.to = None;
-        // Somebody has to read what it still says, or it cannot go.
+        // Its output has to be read, or it cannot exit.
         let mut heard = self.heard;
         tokio::spawn(async move { while heard.recv().await.is_some() {} });
         if tokio::time::timeout(patience, self.child.wait()).await.is_ok() {
             return;
         }
         let Some(group) = self.group else { return };
-        // It may have ended this very moment.
+        // It may have just ended.
         kill_process_group(group, Signal::TERM).ok();
         if tokio::time::timeout(TERMINATION_GRACE, self.child.wait()).await.is_err() {
             kill_process_group(group, Signal::KILL).ok();
@@ -117,7 +118,7 @@ async fn speak(mut stdin: ChildStdin, mut orders: mpsc::Receiver<String>) {
     while let Some(mut frame) = orders.recv().await {
         frame.push('\n');
         if stdin.write_all(frame.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
-            // Whoever waits for an answer will hear that the agent is gone.
+            // A caller that waits for an answer sees that the agent has ended.
             return;
         }
     }
@@ -143,7 +144,7 @@ async fn listen(mut stdout: ChildStdout, told: mpsc::Sender<OutputLine>) {
     }
 }
 
-/// Lines of bytes, of which only the beginning is kept if they are too long.
+/// Splits bytes into lines and keeps only the beginning of lines that are too long.
 #[derive(Debug, Default)]
 struct Splitter {
     kept: Vec<u8>,

@@ -1,4 +1,4 @@
-//! One conversation: requests of ours one after the other, and whatever the agent says or asks in between.
+//! One conversation: the client's requests one after another, and the agent's messages and requests in between.
 
 use std::io;
 use std::process::{ExitCode, ExitStatus};
@@ -21,13 +21,13 @@ use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
 pub(super) const PROMPT_METHOD: &str = "session/prompt";
 
-/// For the answer of a turn that was cancelled, and for the agent's end after it: together less than the grace that we
-/// have ourselves.
+/// Timeouts for the answer of a cancelled turn and for the agent's exit after it. Together they are shorter than the
+/// grace period of the client.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
 const CANCELLED_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
-/// For the agent's end in other cases: it may have something to write down.
+/// Timeout for the agent's exit in other cases: it may have to save its state.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// For what an agent has said before its end, and for the end of one that has closed its stdout.
+/// Timeout for remaining output of an ended agent, and for the exit of an agent that has closed its stdout.
 const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -37,15 +37,15 @@ pub(super) struct Talk {
     patience: Duration,
     permissions: Option<(PermissionJudge, PermissionRules)>,
     ask_fleet: Option<AskFleet>,
-    /// Requests of the agent that the fleet is asked about.
+    /// Requests of the agent that wait for a decision of the fleet.
     pending: JoinSet<(Asking, PermissionVerdict)>,
     waiting: Vec<Asking>,
     signals: [Signal; 2],
     asked: u64,
     session: Option<String>,
-    /// Since when the turn is to end, and when we no longer wait for that.
+    /// Deadline of a cancelled turn.
     cancelled: Option<Instant>,
-    /// What the agent did although nobody may.
+    /// A forbidden action of the agent.
     breach: Option<String>,
 }
 
@@ -58,11 +58,11 @@ struct Asking {
     options: Value,
 }
 
-/// What happened next.
+/// The next event of a conversation.
 enum Next {
     Heard(OutputLine),
     Ended(ExitStatus),
-    /// Its stdout is closed.
+    /// The agent's stdout is closed.
     Silent,
     Signal,
     Deadline,
@@ -70,7 +70,7 @@ enum Next {
     Decided(Asking, PermissionVerdict),
 }
 
-/// The whole life of the client. An error means that we could not do our part.
+/// Runs the client. An error means that the client itself failed.
 pub(super) async fn whole(
     orders: Instructions,
     prompt: &str,
@@ -98,7 +98,7 @@ async fn converse(
     })?;
     let mut command = Command::new(program);
     command.args(arguments);
-    // Before the agent is there, so that we cannot be stopped without it.
+    // Signals are caught before the agent starts, so that the client cannot be stopped without it.
     let signals = Talk::signals()?;
     let agent = AgentProcess::start(command).map_err(|error| {
         let why = match error.kind() {
@@ -143,7 +143,7 @@ impl Talk {
         }
     }
 
-    /// Only to ask it something, with nobody listening.
+    /// Starts a conversation without output, to query the agent.
     pub(super) fn unheard(agent: AgentProcess, patience: Duration) -> io::Result<Self> {
         Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, patience))
     }
@@ -156,8 +156,7 @@ impl Talk {
         self.session = Some(session.to_owned());
     }
 
-    /// The first words: which version, and what each of us can do. We offer nothing: agents have files and shells of
-    /// their own.
+    /// Exchanges versions and capabilities. The client offers none: agents have their own files and shells.
     pub(super) async fn initialize(&mut self) -> Result<Value, Cause> {
         let params = json!({
             "protocolVersion": PROTOCOL_VERSION,
@@ -176,14 +175,14 @@ impl Talk {
         }
     }
 
-    /// As below; an error of the agent's is the end.
+    /// Sends a request and treats an error of the agent as the end.
     pub(super) async fn demand(&mut self, method: &str, params: Value) -> Result<Value, Cause> {
         self.ask(method, params).await?.map_err(|error| {
             Cause::reported(format!("the agent answered {method} with an error: {}", short(&error.text())))
         })
     }
 
-    /// One request and its answer, and all that comes before it.
+    /// Sends a request, and handles everything that arrives before its answer.
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Cause> {
         self.asked += 1;
         let id = self.asked;
@@ -215,7 +214,7 @@ impl Talk {
         }
     }
 
-    /// Updates that come by themselves, until there was none for a while.
+    /// Handles updates until none arrives for a while.
     pub(super) async fn until_quiet(&mut self, quiet: Duration, at_most: Duration) -> Result<(), Cause> {
         let end = Instant::now() + at_most;
         loop {
@@ -251,11 +250,11 @@ impl Talk {
         }
     }
 
-    /// A frame of the agent: the answer to a request of ours, if it is one.
+    /// Handles a line of the agent and returns the answer to a request, if it is one.
     fn hear(&mut self, heard: OutputLine) -> Result<Option<(u64, Answer)>, Cause> {
         let line = match heard {
             OutputLine::Line(line) => line,
-            // Nobody waits for a notice; anything else somebody would wait for, for ever.
+            // A notification can be dropped; a request or an answer cannot.
             OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
                 let text = format!("an update of {bytes} bytes is left out; {MAX_LINE_BYTES} are the most");
                 self.told.note(&text)?;
@@ -325,8 +324,7 @@ impl Talk {
         self.agent.send(wire::answer(id, &answer))
     }
 
-    /// An agent that does unasked what its config rules out is stopped: it is too late for the one call, not for the
-    /// next.
+    /// Stops an agent that does something forbidden without asking: it is too late for this call, not for the next.
     fn watch(&mut self, update: &Value) -> Result<(), Cause> {
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
@@ -340,7 +338,7 @@ impl Talk {
         self.cancel()
     }
 
-    /// The turn is to end. The second time, we go at once.
+    /// Cancels the turn. The second time, the client exits at once.
     fn stop(&mut self, method: &str) -> Result<(), Cause> {
         if method != PROMPT_METHOD || self.cancelled.is_some() {
             return Err(Cause::Stopped);
@@ -353,7 +351,7 @@ impl Talk {
             return Ok(());
         }
         self.cancelled = Some(Instant::now() + CANCEL_TIMEOUT);
-        // Nobody waits for their answers any more, but the agent waits for ours.
+        // The decisions are no longer needed, but the agent waits for answers.
         self.pending = JoinSet::new();
         for asking in std::mem::take(&mut self.waiting) {
             self.decided(&asking, PermissionVerdict::Refuse("the job is being cancelled".to_owned()))?;
@@ -362,10 +360,10 @@ impl Talk {
         self.agent.send(wire::notice("session/cancel", &params))
     }
 
-    /// What an agent that has ended said before: perhaps the answer.
+    /// Reads the remaining output of an agent that has ended, which may contain the answer.
     async fn last_words(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
         let end = Instant::now() + OUTPUT_END_TIMEOUT;
-        // A child of its own may hold the pipe open.
+        // A child of the agent may keep the pipe open.
         while let Ok(Some(heard)) = tokio::time::timeout_at(end, self.agent.heard.recv()).await {
             if let Some((answered, answer)) = self.hear(heard)?
                 && answered == id
@@ -390,7 +388,7 @@ impl Talk {
     }
 }
 
-/// The rules of the fleet decide, or a person does, however long that takes.
+/// Waits for the decision of the fleet's rules or of a person, without a timeout.
 async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, PermissionVerdict) {
     let Some(ask_fleet) = ask_fleet else {
         return (asking, PermissionVerdict::Refuse("nobody can be asked".to_owned()));

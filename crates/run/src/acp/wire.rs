@@ -1,16 +1,16 @@
-//! Frames of JSON-RPC, and taking them apart.
+//! Frames of JSON-RPC.
 
 use serde_json::{Value, json};
 
 use super::messages::OURS;
 
-/// The longest line that is read whole. What an agent says about a tool may hold all that the tool said.
+/// Maximum length of a line. An update about a tool may contain the tool's whole output.
 pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// One line of the agent.
 #[derive(Debug, PartialEq)]
 pub(super) enum RpcFrame {
-    /// To a request of ours; ids of ours are numbers.
+    /// Answer to a request of the client, whose ids are numbers.
     Answer {
         id: u64,
         answer: Result<Value, RpcError>,
@@ -24,9 +24,9 @@ pub(super) enum RpcFrame {
         method: String,
         params: Value,
     },
-    /// Some agents log to stdout.
+    /// A line that is not JSON-RPC; some agents log to stdout.
     Rubbish,
-    /// It looks like a line of our own, and is none.
+    /// A line with the key that only lines of the client have.
     Forged,
 }
 
@@ -62,7 +62,7 @@ impl RpcFrame {
     }
 }
 
-/// The code for a client that has to log in first.
+/// Error code of an agent that requires a login.
 const AUTH_REQUIRED: i64 = -32000;
 
 impl RpcError {
@@ -78,7 +78,7 @@ impl RpcError {
         self.code == AUTH_REQUIRED
     }
 
-    /// Message and details; many agents say only in the details what it was.
+    /// Returns the message and the details: many agents state the cause only in the details.
     pub(super) fn text(&self) -> String {
         let details = match &self.data {
             Value::Null => None,
@@ -111,7 +111,7 @@ pub(super) fn answer(id: &Value, result: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
-/// For whatever we have declared that we cannot do.
+/// Builds the answer to a request for a capability that the client does not have.
 pub(super) fn not_here(id: &Value, method: &str) -> String {
     let error = json!({ "code": -32601, "message": format!("cowhand has no {method}") });
     json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()

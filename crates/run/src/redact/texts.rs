@@ -1,11 +1,11 @@
-//! Views for people and programs: known secrets are taken out of free text, and everything that is read by its form stays.
+//! Redaction of views for people and programs: known secrets are removed from free text, and structured values stay.
 
 use serde_json::Value;
 
 use super::Redactor;
 
-/// Keys whose values are words of people, agents and outside systems. The rest of a view is ids, times, states and numbers,
-/// which would not be what they are with a mask in them.
+/// Keys of free text by people, agents and outside systems. Other values are ids, times, states and numbers, which a
+/// mask would make invalid.
 const FREE_TEXT_KEYS: [&str; 17] = [
     "prompt",
     "title",
@@ -27,9 +27,9 @@ const FREE_TEXT_KEYS: [&str; 17] = [
 ];
 
 impl Redactor {
-    /// The same for a view that is written as JSON; none if there is nothing to hide.
+    /// Redacts a view that is written as JSON; none if there is nothing to redact.
     pub fn hide_in_json(&self, json: &[u8]) -> Option<Vec<u8>> {
-        // With an escape in it a secret may be written in many ways.
+        // With escapes, a secret can be written in many ways.
         if !json.contains(&b'\\') && self.places(json).is_empty() {
             return None;
         }
@@ -37,7 +37,7 @@ impl Redactor {
         self.hide_in_view(&mut view).then(|| view.to_string().into_bytes())
     }
 
-    /// Masks every known secret in the free text of a view; says whether there was one.
+    /// Masks every known secret in the free text of a view, and returns whether there was one.
     pub fn hide_in_view(&self, view: &mut Value) -> bool {
         match view {
             Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in_view(item) | hid),
@@ -50,7 +50,7 @@ impl Redactor {
         }
     }
 
-    /// Keys within free text are somebody's own, too; a number stays a number, which whoever reads it expects.
+    /// Redacts keys and values within free text. Numbers stay.
     fn hide_in_words(&self, words: &mut Value) -> bool {
         match words {
             Value::Number(_) => false,
@@ -60,7 +60,7 @@ impl Redactor {
     }
 }
 
-/// A reason may also be one of a few words that programs go by.
+/// Returns true if a reason is free text and not one of the fixed words that programs use.
 fn is_sentence(reason: &Value) -> bool {
     let is_of_word = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     reason.as_str().is_some_and(|reason| !reason.chars().all(is_of_word))

@@ -1,8 +1,7 @@
-//! Any agent that speaks the Agent Client Protocol, through a client of our own (`run/acp`).
+//! Any agent that speaks the Agent Client Protocol, through cowhand's client (`run/acp`).
 //!
-//! What is read here is what that client wrote: the agent's frames as they came, and lines of its own that say what was
-//! asked and decided. Words come in chunks, which are joined; the history that a loaded session tells again is not told
-//! again.
+//! This reads the client's output: the agent's frames unchanged, and lines of the client about requests and decisions.
+//! Chunks of text are joined; the history that a loaded session repeats is dropped.
 
 mod launch;
 mod message;
@@ -32,31 +31,31 @@ use usage::AcpUsage;
 pub struct Acp {
     heard: OutputRecord,
     session_id: Option<String>,
-    /// The session that it is to go on with, until the agent says that it does.
+    /// Session that it continues, until the agent confirms it.
     resumes: Option<String>,
     asked: Option<Asked>,
-    /// Whether the prompt was sent: what the agent says before is history.
+    /// Set when the prompt was sent. Earlier messages are history.
     prompted: bool,
-    /// Updates of that kind.
+    /// Number of history updates.
     history: u64,
     words: Option<MessageChunks>,
     tools: Tools,
     spent: AcpUsage,
-    /// Of the model's server, if the agent's last error told it.
+    /// HTTP status of the model's server, if the agent's last error states it.
     status: Option<u64>,
     failed: Option<Failed>,
     #[serde(skip)]
     under: Under,
 }
 
-/// The request of ours that is not answered yet.
+/// The request of the client that is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Asked {
     id: u64,
     method: String,
 }
 
-/// What the client says about its failure, if that was no word of the agent's.
+/// Failure that the client reports, if it is not a message of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Failed {
     kind: ErrorKind,
@@ -65,7 +64,7 @@ struct Failed {
 
 impl Listen for Acp {
     fn line_cap(&self) -> usize {
-        // As much as the client reads, with room for what letters that are none become.
+        // The limit of the client, with room for replacement characters.
         48 << 20
     }
 
@@ -111,7 +110,7 @@ impl Listen for Acp {
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.spent.look(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
-            // An agent that was killed says nothing; neither does a client.
+            // An agent or a client that was killed reports nothing.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
                 let summary = self.heard.said().map(str::to_owned);
                 let error = JobError { kind, message };
@@ -189,18 +188,18 @@ impl Acp {
         messages
     }
 
-    /// Only the answer to the last request is awaited by anyone.
+    /// Reads an answer. Only the answer to the last request matters.
     fn answer(&mut self, mut line: Fields) -> Vec<OutputMessage> {
         let id = line.get("id").and_then(Value::as_u64);
         let asked = self.asked.take_if(|asked| Some(asked.id) == id);
         let Some(Asked { method, .. }) = asked else { return vec![about("unknown_type", line)] };
-        // Some answer `null` where there is nothing to say.
+        // Some agents answer `null` instead of an empty object.
         let none = line.get("result").is_some_and(Value::is_null).then(Fields::new);
         if let Some(none) = none {
             line.insert("result".to_owned(), Value::Object(none));
         }
         let Some(result) = line.get_mut("result").and_then(Value::as_object_mut) else {
-            // Some agents hand on the status of the model's server as the code of their error.
+            // Some agents pass on the status of the model's server as their error code.
             let code = line.get("error").and_then(|error| error["code"].as_u64());
             self.status = code.filter(|code| (400..600).contains(code));
             return vec![about(&method, line)];
@@ -297,7 +296,7 @@ impl Acp {
     }
 }
 
-/// How a turn ended.
+/// Converts the reason for the end of a turn.
 fn stopped(reason: &str) -> ResultLine {
     let (subtype, message) = match reason {
         "end_turn" => return ResultLine::of(None, <_>::default()),

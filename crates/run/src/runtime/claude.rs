@@ -1,8 +1,7 @@
 //! Claude Code: `claude -p --output-format stream-json --verbose`.
 //!
-//! A line becomes one message for each of its content blocks. What a message has no field for stays under `line`:
-//! the original line without what was taken out of it and without its nulls. New versions bring new keys and new
-//! types of lines, so nothing here is required to be there.
+//! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`,
+//! without nulls. New versions add keys and types of lines, so nothing is required.
 
 mod blocks;
 mod launch;
@@ -25,7 +24,7 @@ use crate::redact::Redactor;
 use blocks::{Rest, said};
 pub(super) use launch::DESCRIPTION;
 
-/// More subagents than anyone runs at once, and more models.
+/// More than the number of concurrent subagents, and more than the number of models.
 const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,16 +32,16 @@ const MAX_OPEN_TOOLS: usize = 64;
 pub struct Claude {
     heard: OutputRecord,
     session_id: Option<String>,
-    /// The messages whose usage was counted last: each of their lines repeats it. Subagents speak side by side.
+    /// Messages whose usage was counted last: each of their lines repeats it. Subagents run concurrently.
     counted: VecDeque<String>,
-    /// What the messages said until now, for an agent that ends without a result line. Their output tokens are
-    /// those of the moment the message began, so this is the least it can have been.
+    /// Usage of the messages so far, for an agent that ends without a result line. Output tokens are those at the start
+    /// of a message, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
-    /// What the session had cost before this run; a result line tells of the whole session.
+    /// Cost of the session before this run; a result line states that of the whole session.
     before: JobUsage,
-    /// When the limit ends that it met.
+    /// End of the usage limit that was reached.
     resets_at: Option<i64>,
-    /// Those that are being told in pieces.
+    /// Blocks that arrive in parts.
     blocks: BTreeMap<String, Block>,
     #[serde(skip)]
     under: Under,
@@ -51,7 +50,7 @@ pub struct Claude {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Block {
-    /// Or a thought, or a call of a tool.
+    /// Set for text; unset for thinking and tool calls.
     word: bool,
     pieces: Pieces,
 }
@@ -86,7 +85,7 @@ impl Listen for Claude {
         let heard = Some(heard).filter(|heard| !heard.is_empty());
         let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
         match (told, heard) {
-            // Tokens that were heard are not taken back by a result that tells none.
+            // A result without tokens does not replace the tokens that were counted.
             (Some(told), Some(heard)) if told.per_model.is_empty() => {
                 Some(JobUsage { per_model: heard, ..told })
             }
@@ -109,7 +108,7 @@ impl Listen for Claude {
 impl Claude {
     fn object(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let kind = text(&fields, "type").unwrap_or_default();
-        // A result may name a session that was asked for and never was.
+        // A result may name a requested session that does not exist.
         if kind != "result" {
             self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
         }
@@ -136,7 +135,7 @@ impl Claude {
         }
     }
 
-    /// Blocks of several agents may come side by side.
+    /// Reads a part of a block. Blocks of several agents may be interleaved.
     fn partial(&mut self, mut fields: Fields) -> Vec<OutputMessage> {
         let parent = name(&fields, "parent_tool_use_id").unwrap_or_default();
         let event = fields.get("event").unwrap_or(&Value::Null);
@@ -150,7 +149,7 @@ impl Claude {
             known.word = word;
             *piece = known.pieces.add(piece, &self.under);
         } else if let Some(mut known) = self.blocks.remove(&block) {
-            // Thoughts and calls are told once more as a whole, and nobody looks at their pieces.
+            // Thinking and tool calls follow as a whole, so their parts are dropped.
             let rest = known.pieces.rest(&self.under);
             messages.extend((known.word && !rest.is_empty()).then(|| blocks::rest(rest)));
         }
@@ -161,7 +160,7 @@ impl Claude {
     fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let (blocks, mut rest) = Rest::of(fields);
         rest.first = self.count(&rest.line);
-        // What a subagent says is not the agent's own word.
+        // Text of a subagent is not the agent's own.
         let own = !rest.line.contains_key("parent_tool_use_id");
         let messages: Vec<_> = blocks.into_iter().map(|block| said(block, &mut rest)).collect();
         if own {
@@ -172,7 +171,7 @@ impl Claude {
         messages
     }
 
-    /// Adds up what the messages used, and says whether the line is the first of its message.
+    /// Adds the usage of a message, and returns whether the line is the first of its message.
     fn count(&mut self, line: &Fields) -> bool {
         let Some(message) = line.get("message").and_then(Value::as_object) else { return false };
         let (Some(id), Some(usage)) = (name(message, "id"), message.get("usage")) else { return false };
@@ -210,7 +209,7 @@ impl Claude {
     }
 }
 
-/// A line of a type that this version of cowhand does not know.
+/// Returns a message for a line of an unknown type.
 fn unknown(fields: Fields) -> OutputMessage {
     let subtype = match text(&fields, "type") {
         Some(known @ ("tool_progress" | "auth_status" | "rate_limit_event")) => known.to_owned(),

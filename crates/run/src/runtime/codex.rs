@@ -1,7 +1,7 @@
 //! Codex: `codex exec --json`.
 //!
-//! Its lines speak of items that start and complete; a tool is one item and becomes two messages. The figures at the
-//! end of a turn are those of the whole thread, forks included, so what an earlier run had used is taken off them.
+//! Its lines report items that start and complete; a tool is one item and becomes two messages. The usage at the end of
+//! a turn is that of the whole thread, including forks, so the usage of earlier runs is subtracted.
 
 mod items;
 mod launch;
@@ -22,7 +22,7 @@ use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
-/// More tools than run at once.
+/// More than the number of concurrent tools.
 const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -30,22 +30,22 @@ const MAX_OPEN_TOOLS: usize = 64;
 pub struct Codex {
     heard: OutputRecord,
     session_id: Option<String>,
-    /// Codex does not say which model answers.
+    /// Configured model; Codex does not state which model answers.
     model: Option<String>,
-    /// What the thread had used before this run.
+    /// Usage of the thread before this run.
     before: Tokens,
-    /// Tools that started and have not completed, by the ids of their items.
+    /// Items of tools that have not completed.
     running: VecDeque<String>,
     turns: u64,
-    /// Where Codex keeps its own records, which tell what a turn has used before it is over.
+    /// Folder of Codex's records, which state the usage of an unfinished turn.
     home: Option<PathBuf>,
 }
 
-/// Of a thread, from its beginning.
+/// Tokens of a thread since its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Tokens {
-    /// Those of the cache included.
+    /// Input tokens, including cached ones.
     input: u64,
     cached: u64,
     written: u64,
@@ -62,7 +62,7 @@ impl Tokens {
         }
     }
 
-    /// What came since; a thread that was cut short may have less than before.
+    /// Returns the usage since `before`; a truncated thread may have less than before.
     const fn since(self, before: Self) -> ModelUsage {
         let input = self.input.saturating_sub(before.input);
         let cached = self.cached.saturating_sub(before.cached);
@@ -109,7 +109,7 @@ impl Listen for Codex {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = self.heard.outcome(status, ", and no turn was completed");
         let usage = self.usage();
-        // Its words tell only the minute.
+        // The message states only the minute.
         let record = self.home.as_deref().zip(self.session_id.as_deref());
         let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
         Finish { outcome, usage, session_id: self.session_id, resets_at }
@@ -129,7 +129,7 @@ impl Codex {
             "turn.failed" => vec![self.failed(fields)],
             "error" => {
                 let message = text(&fields, "message").unwrap_or_default().to_owned();
-                // It goes on after these, so they are no errors of the job.
+                // Codex continues after these, so they are not errors of the job.
                 if message.starts_with("Reconnecting") {
                     take_text(&mut fields, "message");
                     return vec![said_by_codex("api_retry", Some(message), fields)];
@@ -154,7 +154,7 @@ impl Codex {
         }
     }
 
-    /// By Codex itself, of a turn that is not over or did not come to its end.
+    /// Returns the recorded usage of a turn that is not finished.
     fn recorded(&self) -> Option<JobUsage> {
         let used = rollout::used(self.home.as_deref()?, self.session_id.as_deref()?).since(self.before);
         (!used.is_unused()).then(|| self.usage_of(used))
@@ -196,7 +196,7 @@ fn said_by_codex(subtype: &str, content: Option<String>, line: Fields) -> Output
     OutputMessage::System { subtype, content, timestamp: None, extra: under_line(Value::Object(line)) }
 }
 
-/// The HTTP status that a message names: `unexpected status 401 Unauthorized`, or the server's own JSON.
+/// Returns the HTTP status that a message names: `unexpected status 401 Unauthorized`, or the server's JSON.
 fn status_in(message: &str) -> Option<u64> {
     let number = |after: &str| {
         let start = message.find(after)? + after.len();

@@ -1,4 +1,4 @@
-//! Any command: its lines are text, or messages in our own JSON.
+//! Any command: its lines are text, or messages in cowhand's JSON.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use crate::process::StopSignal;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CommandReader {
     heard: OutputRecord,
-    /// What its messages say it has used.
+    /// Usage that its messages state.
     #[serde(default)]
     spent: BTreeMap<String, ModelUsage>,
 }
 
-/// The agent says what is started; the prompt comes on its stdin.
+/// The agent's config names the command; the prompt comes on its stdin.
 pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
@@ -48,7 +48,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
 }
 
 impl CommandReader {
-    /// Each line for itself: one that is a message of ours is that message, all others are kept as they are.
+    /// Reads a line: a message in cowhand's form, or text.
     fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
         if let Some(result) = json.as_ref().and_then(result_line) {
@@ -67,7 +67,7 @@ impl CommandReader {
 }
 
 impl CommandReader {
-    /// `usage` of a message is what it has used since the one before; `model` says which, if there is more than one.
+    /// Adds the `usage` of a message, which counts since the previous one; `model` is needed if there is more than one.
     fn count(&mut self, message: &Value) {
         let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
         if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
@@ -87,7 +87,7 @@ impl CommandReader {
     }
 }
 
-/// This is remembered, so it must not be endless.
+/// Limit, since this is part of every checkpoint.
 const MAX_MODELS: usize = 64;
 
 impl Listen for CommandReader {
@@ -125,7 +125,7 @@ impl Listen for CommandReader {
     fn finish(self, status: &ExitStatus) -> Finish {
         let usage = self.usage();
         let outcome = match (&self.heard.result, status) {
-            // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
+            // A reported failure counts, whatever the exit code.
             (Some(result), _) if result.failed() => result.outcome(),
             (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
             _ => self.heard.failed_or_timed_out(status),
@@ -134,7 +134,7 @@ impl Listen for CommandReader {
     }
 }
 
-/// A line like Claude's last one. Tool results may say `is_error` too, which is no word about the job.
+/// Reads a result line in Claude's form. Tool results may also contain `is_error`, which says nothing about the job.
 fn result_line(json: &Value) -> Option<ResultLine> {
     let fields = json.as_object()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");

@@ -1,6 +1,6 @@
 //! The Gemini CLI: `gemini -o stream-json`.
 //!
-//! What it says comes in pieces and never as a whole, so the whole is put together here and follows its pieces.
+//! Its text arrives only in parts, so the whole text is assembled here and follows the parts.
 
 mod chat;
 mod launch;
@@ -23,7 +23,7 @@ use crate::redact::Redactor;
 pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
-/// What is being said goes into every checkpoint; a longer speech is told in parts.
+/// Maximum size of assembled text, since it is part of every checkpoint; a longer text is split.
 const MAX_SPEECH_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ const MAX_SPEECH_BYTES: usize = 32 << 10;
 pub struct Gemini {
     heard: OutputRecord,
     session_id: Option<String>,
-    /// What it has said since it last did something else.
+    /// Text since the last other event.
     saying: String,
     pieces: Pieces,
     chat: ChatRecord,
@@ -84,7 +84,7 @@ impl Listen for Gemini {
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
-        // Its last words, if it was ended while it spoke.
+        // The last text, if the agent was ended while it wrote.
         let messages = self.whole(None);
         for message in &messages {
             self.heard.message(message);
@@ -114,14 +114,14 @@ impl Gemini {
         Self { chat: ChatRecord::from_now_on(environment), ..Self::default() }
     }
 
-    /// What was held back of the pieces; and all that was said since the last time, as one message.
+    /// Returns the text that was held back, and all text since the last time as one message.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let rest = self.pieces.rest(&self.under);
         self.saying += &rest;
         said(rest, Some(true), timestamp).into_iter().chain(self.told(timestamp)).collect()
     }
 
-    /// What is held back may go on.
+    /// Returns the assembled text without the part that is held back.
     fn told(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
         said(std::mem::take(&mut self.saying), None, timestamp)
     }
@@ -209,7 +209,7 @@ impl Gemini {
     }
 }
 
-/// None if it is nothing.
+/// Returns a message, or none for empty text.
 fn said(text: String, partial: Option<bool>, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
     let content = (!text.is_empty()).then_some(text)?;
     let (content, usage, extra) = (Some(content), None, Fields::new());
@@ -239,7 +239,7 @@ fn about(
 fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     let used = models.take(100).map(|(model, counts)| {
-        // What was thought is in the total only, and paid as output.
+        // Thinking is only in the total, and is paid as output.
         let answered = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
         let used = ModelUsage {
             input_tokens: count(counts, "input"),
@@ -250,11 +250,12 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
         };
         (model.clone(), used)
     });
-    // It lists models that it asked in vain.
+    // Models whose requests failed are also listed.
     used.filter(|(_, used)| !used.is_unused()).collect()
 }
 
-/// Gemini exits with the status of a failed request, of which one byte is left. Its own codes are below 60.
+/// Returns the HTTP status of an exit code: Gemini exits with the status of a failed request, of which one byte is
+/// left. Its own codes are below 60.
 const fn status_of_exit(code: i32) -> Option<u64> {
     match code {
         173 => Some(429),
@@ -265,7 +266,7 @@ const fn status_of_exit(code: i32) -> Option<u64> {
     }
 }
 
-/// The server's own answer, out of the wrapping of an error.
+/// Returns the server's answer inside an error.
 fn answer_in(message: &str) -> Option<Value> {
     let inner = message.trim().strip_prefix("[API Error:")?.trim().trim_end_matches(']');
     serde_json::from_str(inner).ok()
@@ -275,7 +276,7 @@ fn status_in(message: &str) -> Option<u64> {
     answer_in(message)?.get("error")?.get("code")?.as_u64()
 }
 
-/// What a person wants to read of an error.
+/// Returns the readable part of an error.
 fn plain(message: &str) -> String {
     let inner = answer_in(message).unwrap_or_else(|| json!({}));
     let said = inner.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);

@@ -1,7 +1,7 @@
 //! OpenCode: `opencode run --format json`.
 //!
-//! It has neither a first nor a last line: the session's name is on every one, the tokens and dollars of a step at its
-//! end, and whether all went well only its exit and a line of type `error` tell.
+//! It has neither a first nor a last line: the session id is on every line, and the tokens and cost of a step are at
+//! its end. Only the exit status and lines of type `error` tell whether it succeeded.
 
 mod launch;
 
@@ -25,7 +25,7 @@ pub(super) use launch::DESCRIPTION;
 pub struct Opencode {
     heard: OutputRecord,
     session_id: Option<String>,
-    /// OpenCode does not say which model answers.
+    /// Configured model; OpenCode does not state which model answers.
     model: Option<String>,
     spent: ModelUsage,
     cost: f64,
@@ -69,7 +69,7 @@ impl Listen for Opencode {
     fn finish(self, status: &ExitStatus) -> Finish {
         let outcome = match (&self.heard.result, status) {
             (Some(_), _) => self.heard.outcome(status, ""),
-            // A run of no step at all has done nothing, whatever its exit code.
+            // A run without a step has done nothing, whatever its exit code.
             (None, ExitStatus::Code { code: 0 }) if self.steps > 0 => {
                 Outcome::Completed { summary: self.heard.summary() }
             }
@@ -83,7 +83,7 @@ impl Listen for Opencode {
 impl Opencode {
     fn spent(&self) -> JobUsage {
         let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
-        // It says 0 for a model whose price it does not know.
+        // OpenCode reports 0 for a model whose price it does not know.
         let cost_usd = Some(self.cost).filter(|cost| *cost > 0.0);
         JobUsage {
             per_model: BTreeMap::from([(model, ModelUsage { cost_usd, ..self.spent })]),
@@ -125,7 +125,7 @@ impl Opencode {
         let cost = part.and_then(|part| part.get("cost")).and_then(Value::as_f64).unwrap_or_default();
         self.cost = (self.cost + cost).clamp(0.0, MOST_USD);
         self.steps += 1;
-        // It went on after what had gone wrong.
+        // OpenCode continued after the error.
         self.heard.result = None;
         about("step_finish", line, timestamp)
     }
@@ -157,7 +157,7 @@ fn said(kind: &str, mut line: Fields, timestamp: Option<Timestamp>) -> OutputMes
     OutputMessage::Assistant { content, partial: None, usage, timestamp, extra }
 }
 
-/// A tool is told when it has answered, so one line is both the call and the answer.
+/// Reads a tool line, which contains the call and the result.
 fn tool(mut line: Fields, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
     line.shift_remove("type");
     let Some(mut part) = take_object(&mut line, "part") else {

@@ -1,5 +1,5 @@
-//! Text that comes in pieces. A secret that was cut in two is in none of them, so the end of what has come is held back
-//! as long as it may be the beginning of one.
+//! Text that arrives in pieces. A secret that is split is in none of them, so the end of the text is held back as long
+//! as it may be the beginning of a secret.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// What can be told now.
+    /// Adds a piece and returns the text that can be written now.
     pub(super) fn add(&mut self, piece: &str, under: &Under) -> String {
         self.held += piece;
         let rest = self.held.split_off(under.0.settled(&self.held));
@@ -20,13 +20,13 @@ impl Pieces {
         under.0.hide(&told).into_owned()
     }
 
-    /// Nothing more will come.
+    /// Returns the rest after the last piece.
     pub(super) fn rest(&mut self, under: &Under) -> String {
         under.0.hide(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
-/// What hides it. It is no part of what a reader remembers.
+/// Redactor of joined text. It is not part of a checkpoint.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Under(pub(super) Redactor);
 

@@ -1,4 +1,4 @@
-//! What this machine can enforce.
+//! Sandboxes that this machine supports.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -7,17 +7,17 @@ use cowhand_core::sandbox::SandboxKind;
 
 use super::landlock;
 
-/// Why this kind cannot be had here, if it cannot.
+/// Returns why this kind is not available here, if so.
 pub fn refusal(kind: SandboxKind) -> Option<String> {
     match kind {
-        // Whether there is an engine with the image changes from job to job, so it is asked before each.
+        // The engine and its image can change at any time, so they are checked before each job.
         SandboxKind::None | SandboxKind::Docker => None,
         SandboxKind::Landlock => landlock::refusal(),
         SandboxKind::Bubblewrap => bubblewrap().err(),
     }
 }
 
-/// In a few words, for people.
+/// Describes the support of Landlock.
 pub fn landlock() -> Result<String, String> {
     let told = landlock::version();
     match landlock::refusal() {
@@ -26,9 +26,9 @@ pub fn landlock() -> Result<String, String> {
     }
 }
 
-/// What the program says about itself, once it has made the namespaces that we ask it for.
+/// Returns the version of bubblewrap, after it has created the needed namespaces.
 pub fn bubblewrap() -> Result<String, String> {
-    // A machine does not lose this while it runs, and asking takes some milliseconds.
+    // The support does not disappear while the machine runs, and the check takes some milliseconds.
     static BWRAP_VERSION: OnceLock<String> = OnceLock::new();
     if let Some(said) = BWRAP_VERSION.get() {
         return Ok(said.clone());

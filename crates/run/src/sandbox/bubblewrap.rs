@@ -1,6 +1,6 @@
-//! bubblewrap: namespaces of its own for files, processes, network, memory shared and names, made by the program `bwrap`.
+//! bubblewrap: separate namespaces for files, processes, network, IPC and host name, created by the program `bwrap`.
 //!
-//! What is not bound does not exist in there.
+//! Paths that are not bound do not exist inside.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use cowhand_core::sandbox::Reaches;
 use super::forward;
 use crate::start::SandboxPlan;
 
-/// `own` is our own program, `socket` the proxy's, if there is one.
+/// Builds the command line. `own` is cowhand's program, `socket` the proxy's socket, if there is one.
 pub(super) fn argv(
     enclosure: &SandboxPlan,
     directory: &Path,
@@ -25,22 +25,23 @@ pub(super) fn argv(
     if own_network {
         words.add(["--unshare-net"]);
     }
-    // What is made anew lies over it.
+    // Separate mounts are made over it.
     if enclosure.read.iter().any(|path| path == Path::new(ROOT)) {
         words.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
     }
-    // Root outside is root to the kernel's own settings, whatever it is in here: so nothing is written there.
+    // For the kernel's settings, root outside is also root inside, so `/proc` is read-only.
     words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
     if let Some(home) = &enclosure.home {
         words.0.extend(["--dir".into(), home.into()]);
     }
-    // What is given although it lies in something hidden is meant, and comes after all that is hidden.
+    // A path that is granted although it lies in a hidden folder is bound after everything that is hidden.
     words.files(enclosure, |path| !is_meant(enclosure, path));
     words.files(enclosure, |path| is_meant(enclosure, path));
     for (ours, theirs) in &enclosure.stead {
         words.pair("--bind", ours, theirs);
     }
-    // By the name that it has outside. Connecting is no writing; nothing else can be done there.
+    // The socket has the same path as outside. Connecting needs no write permission, and nothing else is possible
+    // there.
     if let Some(talk) = &enclosure.talk {
         words.pair("--ro-bind", talk, talk);
     }
@@ -60,17 +61,17 @@ pub(super) fn argv(
 }
 
 const ROOT: &str = "/";
-/// Fresh in every sandbox.
+/// A new one in every sandbox.
 const TEMPORARY: &str = "/tmp";
 
 fn is_meant(enclosure: &SandboxPlan, path: &Path) -> bool {
     enclosure.hidden.iter().any(|hidden| path.starts_with(hidden))
 }
 
-/// The kernel has its own; ours would be the outer one's.
+/// Mounts that each sandbox has for itself.
 const OWN_MOUNTS: [&str; 3] = ["/proc", "/dev", "/sys"];
 
-/// What contains comes before what is contained.
+/// Sorts paths, parents before children.
 fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> {
     let mut paths: Vec<&PathBuf> = paths.into_iter().collect();
     paths.sort_by_key(|path| path.components().count());
@@ -78,7 +79,7 @@ fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> 
     paths
 }
 
-/// Those that are not in another one already.
+/// Drops paths that lie in another one.
 fn apart<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
     let folders: Vec<_> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
     let inside = |path: &PathBuf| folders.iter().any(|folder| path != **folder && path.starts_with(folder));
@@ -102,11 +103,11 @@ impl Words {
         self.0.extend([option.into(), from.into(), to.into()]);
     }
 
-    /// Those of them that are asked for: what is given, and over it what is kept from the agent.
+    /// Binds the selected paths, and hides the hidden ones over them.
     fn files(&mut self, enclosure: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
         let read: Vec<_> = enclosure.read.iter().filter(|path| wanted(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
-        // Of what is in the root, only what lies where something was made anew is not there already.
+        // If the root is bound, only paths below a separate mount are missing.
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
         let write: Vec<_> = enclosure.write.iter().filter(|path| wanted(path)).collect();
@@ -130,7 +131,7 @@ impl Words {
         }
     }
 
-    /// A link stays a link: programs look at where theirs lead.
+    /// Binds a path. A link stays a link, because programs read theirs.
     fn read(&mut self, path: &Path) {
         match path.read_link() {
             Ok(target) => self.pair("--symlink", &target, path),
@@ -138,7 +139,7 @@ impl Words {
         }
     }
 
-    /// Something empty is laid over it.
+    /// Mounts something empty over a path.
     fn hide(&mut self, path: &Path) {
         if path.is_dir() {
             self.0.extend(["--tmpfs".into(), path.into()]);

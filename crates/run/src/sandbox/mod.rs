@@ -1,9 +1,8 @@
-//! Sandboxes: what holds an agent's processes, one file for each kind.
+//! Sandboxes: restrictions on an agent's processes, one file for each kind.
 //!
-//! The daemon works out what is allowed (`allow`) and whether this machine can enforce it (`ability`); all of it stands
-//! in the attempt's `start.json`. The keeper then starts, in place of the agent, something that encloses itself and
-//! becomes the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which stands for one in a
-//! container.
+//! The daemon resolves what is allowed (`allow`) and checks that this machine can enforce it (`ability`); the plan is in
+//! the attempt's `start.json`. The keeper then starts, instead of the agent, a program that restricts itself and executes
+//! the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which represents a container.
 
 pub mod ability;
 mod allow;
@@ -35,7 +34,7 @@ pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
 impl SandboxPlan {
-    /// Why it cannot be had at the moment, where that takes asking somebody.
+    /// Returns why the sandbox is not available at present, for kinds that depend on a service.
     pub async fn ready(&self) -> Result<(), String> {
         let Some(container) = &self.container else { return Ok(()) };
         let ready = docker::ready(container).await;
@@ -43,7 +42,7 @@ impl SandboxPlan {
     }
 }
 
-/// What is started in place of the agent.
+/// Returns the command that is started instead of the agent.
 pub(super) fn argv(
     enclosure: &SandboxPlan,
     attempt: &Attempt,
@@ -64,7 +63,7 @@ pub(super) fn argv(
     }
 }
 
-/// Starts the proxy, with credentials that nobody finds afterwards.
+/// Starts the proxy. The file with its credentials is removed.
 fn way_out(enclosure: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
     let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
     let hosts = match &enclosure.network {

@@ -1,18 +1,18 @@
-//! What a process could do to another one of the same user, besides signals, which Landlock governs.
+//! System calls that affect other processes of the same user, except for signals, which Landlock covers.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
 use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
-/// What another process may have, or how long it lives.
+/// Returns rules for calls that change the limits of another process.
 pub(super) fn limits() -> Result<RulesBySyscall, BackendError> {
     Ok(RulesBySyscall::from([(libc::SYS_prlimit64, not_itself(0)?)]))
 }
 
-/// Which share of the machine another process gets. Zero means the caller itself; a filter cannot tell which other numbers
-/// are its own threads.
+/// Returns rules for calls that change the priority of another process. Zero means the caller; a filter cannot tell
+/// which other ids are its own threads.
 pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
-    // All processes of a user, whichever that is: `PRIO_USER` and `IOPRIO_WHO_USER`.
+    // All processes of a user: `PRIO_USER` and `IOPRIO_WHO_USER`.
     const PRIORITY_OF_USER: i32 = 2;
     const IO_OF_USER: i32 = 3;
     let mut calls = RulesBySyscall::new();

@@ -1,5 +1,5 @@
-//! Rights that a file gives to whoever runs it. Landlock governs no modes, so a process could give them to any file of its
-//! owner, and leave them behind for others.
+//! Modes that give a program the rights of its file's owner. Landlock does not restrict modes, so a process could set
+//! them on any file of its owner and leave it for others.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
@@ -8,13 +8,13 @@ use super::seccomp::{RulesBySyscall, SyscallRules, number};
 /// The program runs as the owner or the group of its file.
 const SPECIAL_MODES: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// The same number on every machine.
+/// The same number on every architecture.
 const FCHMODAT2: i64 = 452;
 
-/// The bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
+/// Bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
 const O_TMPFILE_BIT: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Keeps both bits out of every mode that a call gives to a file. `mkdir` takes neither of them.
+/// Returns rules that refuse both bits in every mode of a call. `mkdir` ignores them.
 pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
     let mut calls = RulesBySyscall::new();
     for (call, mode) in [
@@ -36,7 +36,7 @@ pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_open, 1),
     ] {
-        // Without one of these the mode means nothing, and may be anything.
+        // Without one of these flags the mode is ignored and may have any value.
         let mut rules = special(flags + 1, Some((flags, libc::O_CREAT)))?;
         rules.extend(special(flags + 1, Some((flags, O_TMPFILE_BIT)))?);
         calls.insert(call, rules);
@@ -57,7 +57,7 @@ fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<SyscallRules, BackendErr
     SPECIAL_MODES.into_iter().map(rule).collect()
 }
 
-/// Leaves a file with its owner's own group. Other owners take a capability that nobody has in a sandbox.
+/// Returns rules that refuse a change to another group. A change of the owner needs a capability that no sandbox has.
 pub(super) fn other_groups() -> Result<RulesBySyscall, BackendError> {
     const UNCHANGED: i32 = -1;
     let own = rustix::process::getegid().as_raw().cast_signed();

@@ -1,4 +1,4 @@
-//! The `git` program, for our own commands: no hooks, no questions, no surroundings but its own.
+//! The `git` program, for cowhand's own commands: without hooks, prompts and foreign environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::child::{self, Bounds, Ran, WhyNot};
 
-/// For commands that only look.
+/// Timeout of commands that only read.
 const SHORT_GIT_TIMEOUT: Duration = Duration::from_mins(1);
-/// For those that write a whole tree.
+/// Timeout of commands that write a whole tree.
 const LONG_GIT_TIMEOUT: Duration = Duration::from_mins(10);
-/// What is kept of an answer.
+/// Maximum size of kept output.
 const MAX_GIT_OUTPUT_BYTES: usize = 1 << 20;
 
-/// What of our environment git gets: where it finds its own things and the user's config.
+/// Variables that git gets: its paths and the user's config.
 const GIT_VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
 
-/// What the repository's own config says otherwise would run programs of its choice, reach out, or tidy up by itself.
+/// Overrides of the repository's config, which could otherwise run programs, use the network, or start maintenance.
 const GIT_CONFIG_OVERRIDES: [&str; 8] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -34,9 +34,9 @@ pub(super) struct Git {
     directory: PathBuf,
     patience: Duration,
     index: Option<PathBuf>,
-    /// A repository and a working tree, whatever the directory says about itself.
+    /// Repository and working tree, whatever the directory states.
     place: Option<(PathBuf, PathBuf)>,
-    /// Laid over the repository's own config.
+    /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
 }
 
@@ -46,8 +46,8 @@ impl Git {
         Self { directory, patience: SHORT_GIT_TIMEOUT, index: None, place: None, settings: Vec::new() }
     }
 
-    /// Where an agent was at work. Its config may name programs for what git does to files: they would run as us, outside
-    /// of whatever held the agent. What the user's own config names stays.
+    /// Opens a directory in which an agent has worked. Its config may name filter programs, which would run outside the
+    /// agent's sandbox, so they are disabled. Filters of the user's own config stay.
     pub(super) fn after_agent(directory: &Path) -> Result<Self, String> {
         let git = Self::at(directory);
         let answer = git.ran(
@@ -61,32 +61,32 @@ impl Git {
         Ok(Self { settings, ..git })
     }
 
-    /// It may take longer.
+    /// Sets the long timeout.
     pub(super) fn patient(self) -> Self {
         Self { patience: LONG_GIT_TIMEOUT, ..self }
     }
 
-    /// With an index of our own, so that nothing is changed.
+    /// Uses a separate index, so that nothing is changed.
     pub(super) fn with_index(self, index: PathBuf) -> Self {
         Self { index: Some(index), ..self }
     }
 
-    /// With this repository and this working tree, without asking the tree which repository it belongs to.
+    /// Uses this repository and this working tree, without asking the tree for its repository.
     pub(super) fn on(self, repository: PathBuf, tree: PathBuf) -> Self {
         Self { place: Some((repository, tree)), ..self }
     }
 
-    /// Returns the working tree that `on` named.
+    /// Returns the working tree that `on` set.
     pub(super) fn tree(&self) -> Option<&Path> {
         self.place.as_ref().map(|(_, tree)| tree.as_path())
     }
 
-    /// Tells whether the repository names filters of its own, which are off here: their files look changed.
+    /// Returns true if filters of the repository are disabled, so that their files look changed.
     pub(super) fn is_disarmed(&self) -> bool {
         !self.settings.is_empty()
     }
 
-    /// What it answers, without the end of the line; or what is wrong, in its own words.
+    /// Returns the output without the line end, or git's error message.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
@@ -95,13 +95,13 @@ impl Git {
         Err(complaint(arguments, &ran))
     }
 
-    /// The beginning of what it answers, and whether there was more.
+    /// Returns the beginning of the output, and whether there was more.
     pub(super) fn beginning(&self, arguments: &[&str], most: usize) -> Result<(Vec<u8>, bool), String> {
         let ran = self.ran(arguments, most)?;
         if ran.status.success() { Ok((ran.stdout, ran.cut)) } else { Err(complaint(arguments, &ran)) }
     }
 
-    /// Whether it says yes.
+    /// Returns true if the command succeeds.
     pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, String> {
         let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
@@ -123,11 +123,11 @@ impl Git {
         if let Some((repository, tree)) = &self.place {
             command.env("GIT_DIR", repository).env("GIT_WORK_TREE", tree);
         }
-        // Missing objects are not asked for elsewhere, by whatever way the config names.
+        // Missing objects are not fetched.
         command.envs([("GIT_ALLOW_PROTOCOL", "file"), ("GIT_NO_LAZY_FETCH", "1")]);
-        // A commit is what its name says, not what the repository would put in its place.
+        // Replacement objects are ignored.
         command.env("GIT_NO_REPLACE_OBJECTS", "1");
-        // A path means the file of that name.
+        // Paths are literal.
         command.env("GIT_LITERAL_PATHSPECS", "1");
         command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
         for (number, (key, value)) in self.settings.iter().enumerate() {
@@ -159,7 +159,7 @@ fn complaint(arguments: &[&str], ran: &Ran) -> String {
     }
 }
 
-/// From `scope NUL key LF value NUL …`: what takes the sting out of each filter that the repository itself names.
+/// Returns settings that disable each filter that the repository itself names, from `scope NUL key LF value NUL …`.
 fn disarmed(answer: &str) -> Vec<(String, String)> {
     let mut words = answer.split('\0');
     let mut settings = Vec::new();

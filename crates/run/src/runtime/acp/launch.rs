@@ -1,4 +1,4 @@
-//! How our client is started, and what it is told.
+//! The command line of the ACP client and its instructions.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ use crate::process::StopSignal;
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
-    // What the agent itself can do it says when it is started; our client then does it, or says that it cannot be done.
+    // The agent states its capabilities when it starts; the client then uses them or reports that they are missing.
     capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: true },
     plan,
     reader: Reader::acp,
     interactive: &[],
     missing: &["the session {id} is not there"],
-    // Which program it is, and where that keeps its things, only the config knows: a sandbox is told so there.
+    // Only the config knows the agent's program and its folders, so the sandbox gets them from there.
     homes: &[],
     provider: None,
 };
@@ -68,14 +68,15 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         ],
         defaults: Vec::new(),
         environment: Vec::new(),
-        // It is plain data, so it can always be written as JSON.
+        // Plain data always serializes.
         files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(orders).to_string())],
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
     }
 }
 
-/// In the protocol's form: maps are lists of names and values, and what is not stdio says what it is.
+/// Converts a server to the form of the protocol: maps are lists of names and values, and other transports than stdio
+/// have a type.
 fn server(name: &str, server: &McpServer) -> Value {
     let pairs = |map: &Option<indexmap::IndexMap<String, String>>| -> Vec<Value> {
         let map = map.iter().flatten();

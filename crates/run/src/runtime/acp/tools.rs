@@ -1,4 +1,4 @@
-//! Tool calls: told once when their input is known, and once when they have ended.
+//! Tool calls: one message when their input is known, and one when they have ended.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, name, rest, take_text, text};
 use super::super::output_record::one_line;
 
-/// More tools than run at once.
+/// More than the number of concurrent tools.
 const MAX_OPEN_TOOLS: usize = 64;
 
-/// Those that have not ended.
+/// Calls that have not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Tools(VecDeque<Call>);
 
@@ -23,13 +23,13 @@ struct Call {
     name: Option<String>,
     kind: Option<String>,
     title: Option<String>,
-    /// Told when the call was only announced, and so perhaps not all of it.
+    /// Input of an announced call, which may be incomplete.
     input: Option<Value>,
-    /// Whether the job's output has it.
+    /// Set if the call is in the job's output.
     told: bool,
 }
 
-/// An input that is remembered is in every checkpoint.
+/// Maximum size of a remembered input, since it is part of every checkpoint.
 const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {
@@ -55,7 +55,7 @@ impl Tools {
             self.0.remove(place);
             return messages;
         }
-        // Its last word has the whole of what it says so far. What it changes may be told only now.
+        // The last update contains the whole output so far. The changes may be stated only now.
         update.shift_remove("rawOutput");
         if let Some(content) = update.get_mut("content").and_then(Value::as_array_mut) {
             content.retain(|each| each["type"] == "diff");
@@ -68,7 +68,7 @@ impl Tools {
         messages
     }
 
-    /// Of a request for permission: some agents tell what they are about to do only there.
+    /// Reads a request for permission: some agents state their next action only there.
     pub(super) fn asked(&mut self, line: &Fields) -> Option<OutputMessage> {
         let call = line.get("params")?.get("toolCall")?.as_object()?;
         let place = self.place(call)?;
@@ -76,7 +76,7 @@ impl Tools {
         self.0.get_mut(place).filter(|call| !call.told).map(|call| call.tell(input))
     }
 
-    /// Those that were never told because their input never came.
+    /// Returns the calls that were not reported because their input never arrived.
     pub(super) fn flush(&mut self) -> Vec<OutputMessage> {
         self.0.iter_mut().filter(|call| !call.told).map(|call| call.tell(None)).collect()
     }
@@ -134,7 +134,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     let said = words(&update);
     let output = update.shift_remove("rawOutput").filter(|output| !is_empty(output));
     let result = output.or_else(|| said.clone().map(Value::String));
-    // What is in the result already need not stand beside it.
+    // What is part of the result is not repeated beside it.
     let alone = update.get("content").and_then(Value::as_array).is_some_and(|all| all.len() == 1);
     if alone && result.as_ref().and_then(Value::as_str) == said.as_deref() {
         update.shift_remove("content");
@@ -154,7 +154,7 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
 
 const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
-/// The texts among its content; a terminal of the agent's own tells them elsewhere.
+/// Returns the text in the content. A terminal of the agent reports its text elsewhere.
 fn words(update: &Fields) -> Option<String> {
     let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();

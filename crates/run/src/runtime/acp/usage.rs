@@ -1,9 +1,9 @@
-//! What was used, from the places where agents tell it.
+//! Usage, from the places where agents state it.
 //!
-//! Dollars are those of the session so far (`usage_update`), so what they were before the prompt is taken off. Where a
-//! session goes on and its agent did not tell what it had cost, nobody knows what is new, and there is no figure. Tokens
-//! are those of the turn: in the answer to the prompt, or beside the chunks of each answer of the model. Until that comes
-//! the Gemini CLI's own record tells more; and of others we know how much was in the model's context, step by step.
+//! The cost is that of the session so far (`usage_update`), so the cost before the prompt is subtracted. If a session is
+//! resumed and its agent did not state the earlier cost, the new cost is unknown. Tokens are those of the turn: in the
+//! answer to the prompt, or beside the chunks of each answer of the model. Until then the record of the Gemini CLI is
+//! used; for other agents, only the size of the model's context is known, step by step.
 
 use std::collections::BTreeMap;
 
@@ -15,34 +15,34 @@ use serde_json::Value;
 use super::super::gemini::ChatRecord;
 use super::super::json::{Fields, name};
 
-/// This is remembered, so it must not be endless.
+/// Limit, since this is part of every checkpoint.
 const MAX_MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct AcpUsage {
-    /// The one that was asked for, or that the agent says it uses.
+    /// Requested model, or the one that the agent states.
     model: Option<String>,
     per_model: BTreeMap<String, ModelUsage>,
     cost: Option<f64>,
-    /// Whether the session had begun earlier.
+    /// Set if the session began earlier.
     goes_on: bool,
-    /// What comes before that is history.
+    /// Set when the prompt was sent. Earlier messages are history.
     prompted: bool,
-    /// What the session had cost when the first prompt was sent.
+    /// Cost of the session when the first prompt was sent.
     before: Option<f64>,
-    /// If it is the Gemini CLI that speaks.
+    /// Record of the Gemini CLI, if that is the agent.
     chat: Option<ChatRecord>,
     steps: Steps,
 }
 
-/// What models were sent, as far as the size of the context tells: each time tools have answered, all of it is sent
-/// once more. Nobody says how much of that a cache had.
+/// Estimate of the tokens that were sent, from the size of the context: after each tool result the whole context is
+/// sent again. The part that was cached is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Steps {
     done: u64,
-    /// The most that was told since tools last answered.
+    /// Largest size since the last tool result.
     this: u64,
 }
 
@@ -55,14 +55,14 @@ impl AcpUsage {
         Self { chat, ..self }
     }
 
-    /// What the program has written down of it meanwhile.
+    /// Reads what the program has recorded meanwhile.
     pub(super) fn look(&mut self, session: Option<&str>) {
         if let Some(chat) = &mut self.chat {
             chat.look(session);
         }
     }
 
-    /// A prompt is sent now.
+    /// Records that a prompt is sent.
     pub(super) fn begin(&mut self) {
         let before = self.cost.or((!self.goes_on).then_some(0.0));
         self.before = self.before.or(before);
@@ -97,7 +97,7 @@ impl AcpUsage {
         }
     }
 
-    /// The end of a turn.
+    /// Reads the usage at the end of a turn.
     pub(super) fn answered(&mut self, result: &Fields) {
         let quota = result.get("_meta").and_then(|meta| meta.get("quota"));
         let models = quota.and_then(|quota| quota["model_usage"].as_array()).into_iter().flatten();
@@ -126,7 +126,7 @@ impl AcpUsage {
         }
     }
 
-    /// An agent whose figure is smaller than before has begun to count anew.
+    /// Returns the cost since the prompt. A smaller figure than before means that the agent counts from zero again.
     fn cost_since(&self) -> Option<f64> {
         let before = self.before?;
         self.cost.map(|cost| if cost < before { cost } else { cost - before })
@@ -137,7 +137,7 @@ impl AcpUsage {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
         let recorded = self.chat.as_ref().and_then(ChatRecord::usage).map(|usage| usage.per_model);
-        // The record knows of the cache, and the answer of side questions.
+        // The record includes the cache, and the answer includes additional requests; the larger sum is used.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;
         }
@@ -145,13 +145,13 @@ impl AcpUsage {
         if !self.per_model.is_empty() || sent == 0 {
             return self.per_model.clone();
         }
-        // The cheapest that it can be: nobody is stopped for dollars that it may not have spent.
+        // The lowest possible cost: no agent is stopped for costs that it may not have caused.
         let used = ModelUsage { cache_read_input_tokens: sent, ..ModelUsage::default() };
         BTreeMap::from([(self.model.clone().unwrap_or_else(|| "default".to_owned()), used)])
     }
 
     pub(super) fn usage(&self) -> Option<JobUsage> {
-        // It says 0 for a model whose price it does not know.
+        // An agent reports 0 for a model whose price it does not know.
         let total_cost_usd = self.cost_since().filter(|cost| *cost > 0.0);
         let mut per_model = self.told();
         if let (1, Some(used)) = (per_model.len(), per_model.values_mut().next()) {
@@ -162,8 +162,8 @@ impl AcpUsage {
     }
 }
 
-/// Agents count in different ways: input may hold what came from the cache, output what was only thought. Where they
-/// tell a total, that says which.
+/// Reads token counts. Agents count differently: input may include cached tokens, and output may include thinking. A
+/// total, if stated, tells which.
 fn tokens(usage: &Value) -> ModelUsage {
     let count = |keys: &[&str]| keys.iter().find_map(|key| usage.get(*key)?.as_u64()).unwrap_or(0);
     let input = count(&["inputTokens", "input_tokens"]);
@@ -196,8 +196,8 @@ fn tokens(usage: &Value) -> ModelUsage {
     }
 }
 
-/// The HTTP status that a message names, in one of the ways that agents have. Too many requests are known by the bare
-/// number.
+/// Returns the HTTP status that a message names, in one of the forms of known agents. Rate limits are also recognised
+/// by the bare number.
 pub(super) fn status_in(message: &str) -> Option<u64> {
     const STATUS_PREFIXES: [&str; 6] =
         ["status ", "status: ", "status code ", "\"code\":", "\"statusCode\":", "API Error: "];

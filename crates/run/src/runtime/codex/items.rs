@@ -1,4 +1,4 @@
-//! What Codex says and does, item by item.
+//! The items of Codex's output.
 
 use cowhand_core::output::OutputMessage;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::{Codex, MAX_OPEN_TOOLS, said_by_codex};
 
 impl Codex {
-    /// A line about an item: it started, went on, or completed.
+    /// Reads a line about an item that started, was updated, or completed.
     pub(super) fn item(&mut self, kind: &str, mut line: Fields) -> Vec<OutputMessage> {
         let Some(mut item) = take_object(&mut line, "item") else {
             return vec![said_by_codex("unknown_type", None, line)];
@@ -29,7 +29,7 @@ impl Codex {
                 let content = None;
                 vec![OutputMessage::Assistant { content, partial: None, usage: None, timestamp: None, extra }]
             }
-            // These come in good runs, too: Codex tells of what it makes do with.
+            // These also appear in successful runs, for problems that Codex works around.
             "error" => {
                 let content = take_text(&mut item, "message");
                 item.shift_remove("type");
@@ -51,7 +51,7 @@ impl Codex {
         }
     }
 
-    /// A tool that ends without having started is told as if it had.
+    /// Reads a tool item. A tool that ends without a start gets both messages.
     fn tool(&mut self, kind: &str, what: &str, mut item: Fields) -> Vec<OutputMessage> {
         let id = take_text(&mut item, "id");
         item.shift_remove("type");
@@ -76,7 +76,7 @@ impl Codex {
     }
 }
 
-/// The keys of an item that are known when it starts; the others are its answer.
+/// Keys of an item that are known at its start; the others are its result.
 const REQUEST_KEYS: [&str; 10] = [
     "command",
     "server",

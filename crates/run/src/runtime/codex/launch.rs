@@ -1,4 +1,4 @@
-//! How Codex is started.
+//! The command line of Codex.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// As a provider of its own, whatever its config says: the usual one would want a login.
+/// Configures a custom provider, whatever the config says: the default one would require a login.
 fn lead(lead: &mut Lead<'_>) {
     let provider = [
         ("name", json!("cowhand")),
@@ -49,12 +49,12 @@ fn lead(lead: &mut Lead<'_>) {
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
-    // A directory that the config names is one to work in, whether it is a repository or not.
+    // A directory in the config is allowed, whether it is a repository or not.
     let mut argv: Vec<String> =
         ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     let mut set = |key: &str, value: &str| argv.extend(["-c".to_owned(), format!("{key}={value}")]);
     set("sandbox_mode", &json!(sandbox(order.permission_mode())).to_string());
-    // Nobody is there to ask.
+    // There is nobody to ask.
     set("approval_policy", &json!("never").to_string());
     if let Some(prompt) = &settings.system_prompt {
         set("developer_instructions", &json!(prompt).to_string());
@@ -91,7 +91,8 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Codex has a sandbox where others have questions: what would be asked for is what the sandbox forbids.
+/// Returns the sandbox of a permission mode. Codex has a sandbox instead of questions: it forbids what would need
+/// permission.
 const fn sandbox(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::Plan | PermissionMode::Ask => "read-only",
@@ -100,13 +101,13 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// A name that can stand in a dotted path.
+/// Quotes a name for a dotted path if needed.
 fn plain(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().map(plain).collect()
 }
 
-/// What of the servers' settings must not show among the arguments.
+/// Settings of the servers that must not appear in the arguments.
 #[derive(Default)]
 struct Private {
     files: Vec<(String, String)>,
@@ -114,11 +115,11 @@ struct Private {
 }
 
 impl Private {
-    /// A server's keys with their values in TOML, of which JSON's texts, numbers and lists are a part.
+    /// Returns the keys of a server with their values in TOML, which includes JSON's strings, numbers and lists.
     fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
         if transport(server) == McpTransport::Stdio {
-            // Codex takes a server's environment only from its config and its arguments, so a script sets it.
+            // Codex takes a server's environment only from its config and arguments, so a script sets it.
             let name = format!("mcp-{place}.sh");
             keys.push(("command", json!("sh").to_string()));
             keys.push(("args", json!([folder.join(&name)]).to_string()));
@@ -141,7 +142,7 @@ impl Private {
     }
 }
 
-/// Becomes the server, with its environment.
+/// Writes a script that sets the environment and executes the server.
 fn script(server: &McpServer) -> String {
     let environment = server.env.iter().flatten();
     let set = environment
@@ -150,7 +151,7 @@ fn script(server: &McpServer) -> String {
     format!("{}exec {}\n", set.collect::<String>(), words.collect::<Vec<_>>().join(" "))
 }
 
-/// For a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! How the Gemini CLI is started.
+//! The command line of the Gemini CLI.
 
 use cowhand_core::shape::PermissionMode;
 use serde_json::json;
@@ -27,7 +27,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// With a base URL in its environment and no settings, it takes no key.
+/// With a base URL in its environment and no settings, it uses no key.
 const API_KEY_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
 
 pub(super) const HOME: RuntimePath = RuntimePath {
@@ -66,9 +66,9 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     CommandLine {
         argv,
         defaults: vec![
-            // The process that it would put in front of itself ignores signals.
+            // The relaunching parent process would ignore signals.
             ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
-            // A directory that the config names is one to work in.
+            // A directory in the config is trusted.
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
         ],
         environment,
@@ -78,7 +78,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
 }
 
-/// Nobody is there to ask: what would be asked for is refused.
+/// Returns the approval mode. There is nobody to ask, so what would need permission is refused.
 const fn approval_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Ask => "default",
@@ -88,7 +88,7 @@ const fn approval_mode(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Tools that only look, and tools that write files.
+/// Tools that only read, and tools that write files.
 const READING_TOOLS: [&str; 7] = [
     "read_file",
     "read_many_files",
@@ -100,8 +100,8 @@ const READING_TOOLS: [&str; 7] = [
 ];
 const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 
-/// A policy in TOML. It is a file, since the settings of the system are believed only if all on their way belongs to
-/// root, and those of the user and of the workspace are not ours.
+/// Returns a policy in TOML. It is a file, because system settings require paths that belong to root, and the settings
+/// of the user and the workspace must not be changed.
 fn rules(order: &LaunchRequest<'_>) -> String {
     let settings = &order.agent.settings;
     let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
@@ -122,7 +122,7 @@ fn rules(order: &LaunchRequest<'_>) -> String {
     rules
 }
 
-/// Whether a tool is used without a question that nobody answers.
+/// Returns true if a tool is used without a question.
 fn unasked(mode: PermissionMode, tool: &str) -> bool {
     let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
     mode == PermissionMode::BypassPermissions
@@ -130,11 +130,11 @@ fn unasked(mode: PermissionMode, tool: &str) -> bool {
         || (edits && WRITING_TOOLS.contains(&tool))
 }
 
-/// `run_shell_command`, or `run_shell_command(git)` for commands that begin like that.
+/// Returns a rule for `run_shell_command`, or for `run_shell_command(git)` with a prefix.
 fn rule(tool: &str, decision: &str, priority: u32) -> String {
     let (tool, beginning) =
         tool.split_once('(').map_or((tool, None), |(tool, rest)| (tool, Some(rest.trim_end_matches(')'))));
-    // JSON's texts are TOML's, too.
+    // JSON strings are valid in TOML.
     let beginning = beginning.map(|beginning| format!("commandPrefix = {}\n", json!(beginning)));
     format!(
         "[[rule]]\ntoolName = {}\n{}decision = \"{decision}\"\npriority = {priority}\n\n",

@@ -1,4 +1,4 @@
-//! How OpenCode is started.
+//! The command line of OpenCode.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     provider: Some(provider),
 };
 
-/// Its models are those of many; the word before the slash says whose.
+/// Returns the provider of the model: the word before the slash.
 fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
         Some("anthropic") => ProviderAccess {
@@ -41,7 +41,7 @@ fn provider(agent: &Agent) -> ProviderAccess {
         },
         of => ProviderAccess {
             address: "OPENAI_BASE_URL",
-            // Whoever else speaks as OpenAI does has to be named, or its key would go there.
+            // Other OpenAI-compatible providers need an explicit address, or their key would be sent to OpenAI.
             home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
             keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
             lead,
@@ -53,7 +53,7 @@ fn provider_of(agent: &Agent) -> Option<&str> {
     agent.settings.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
 }
 
-/// It takes the provider's place from its config only.
+/// Sets the address of the provider, which OpenCode takes from its config only.
 fn lead(lead: &mut Lead<'_>) {
     let Some(provider) = provider_of(lead.agent) else { return };
     let below = if provider == "anthropic" { "/v1" } else { "" };
@@ -69,7 +69,7 @@ fn own_config(environment: &HashMap<String, String>) -> Value {
     own.unwrap_or_else(|| json!({}))
 }
 
-/// Its config as JSON; OpenCode lays it over its files.
+/// Variable with a config as JSON, which OpenCode merges over its files.
 const CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
@@ -95,7 +95,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let reader = Opencode { model: settings.model.clone(), ..Opencode::default() };
     CommandLine {
         argv,
-        // An agent must not replace the program under the feet of all the others.
+        // An agent must not update the program that other agents use.
         defaults: vec![("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())],
         environment: vec![(CONFIG_VARIABLE.to_owned(), config.to_string())],
         files: Vec::new(),
@@ -121,8 +121,8 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
     config
 }
 
-/// Nobody is there to ask, and what would be asked for is refused: OpenCode itself would do everything unasked.
-/// Later rules win, so what is denied comes last.
+/// Returns the permissions. There is nobody to ask, so what would need permission is refused; OpenCode itself would
+/// allow everything. Later rules win, so denials come last.
 fn permissions(order: &LaunchRequest<'_>) -> Value {
     let settings = &order.agent.settings;
     let mut rules = Map::new();
@@ -147,7 +147,7 @@ fn permissions(order: &LaunchRequest<'_>) -> Value {
     Value::Object(rules)
 }
 
-/// `bash`, or `bash(git *)` for some of its uses.
+/// Adds a rule for `bash`, or for `bash(git *)` with a pattern.
 fn rule(rules: &mut Map<String, Value>, tool: &str, verdict: &str) {
     let Some((tool, pattern)) = tool.split_once('(') else {
         rules.shift_remove(tool);
@@ -182,7 +182,7 @@ fn server(server: &McpServer) -> Value {
     fields
 }
 
-/// Objects merge, everything else is replaced.
+/// Merges objects; other values are replaced.
 fn lay_over(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {

@@ -1,4 +1,4 @@
-//! `cowhand contain FOLDER`: has the attempt in this folder run in a container, and ends as that does.
+//! `cowhand contain FOLDER`: runs the attempt in this folder in a container, and exits with its status.
 
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder};
@@ -23,13 +23,13 @@ use crate::start::{Contained, SandboxPlan, StartSpec};
 
 pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
-/// As Docker's own program says it of a container that could not be run to its end.
+/// Exit code of Docker for a container that could not be run to its end.
 const EXIT_LOST: u8 = 125;
-/// As a shell says it of a command that it cannot run.
+/// Exit code of shells for a command that cannot be run.
 const EXIT_CANNOT_START: u8 = 126;
 const EXIT_TERMINATED: u8 = 128 + 15;
 
-/// The whole life of the process.
+/// Runs the process.
 pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -45,9 +45,9 @@ pub fn contain(folder: &Path) -> ExitCode {
     )
 }
 
-/// Why there is no exit code of the agent's.
+/// Why there is no exit code of the agent.
 enum Failure {
-    /// Nothing of it has run.
+    /// The agent has not run.
     NotStarted(String),
     Lost(String),
 }
@@ -64,7 +64,7 @@ impl Failure {
     }
 }
 
-/// Those who ask us to stop, from the first moment on.
+/// Stop signals, caught from the start.
 struct Asked {
     terminate: Signal,
     interrupt: Signal,
@@ -101,14 +101,14 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
         Err(why) => Err(not(why)),
     };
     match leftover::end(&engine, name).await {
-        // Whoever watches over us tries again.
+        // The keeper tries again.
         Err(trouble) => eprintln!("cowhand: its container {name} is still there: {trouble}"),
         Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
     ended
 }
 
-/// Of the fleet and the attempt, so that whoever knows them knows the container.
+/// Returns the name of the container, from the fleet and the attempt.
 fn name(contained: &Contained, attempt: &Attempt) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, contained.state.as_os_str().as_encoded_bytes());
     let fleet = digest.as_ref().first_chunk().copied().map(u32::from_be_bytes).unwrap_or_default();
@@ -119,11 +119,11 @@ type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
 
 struct Streams {
     output: Stream,
-    /// With what it is told there.
+    /// Input of the container.
     input: Option<(Stream, Vec<u8>)>,
 }
 
-/// Made, listened to, and started; none if somebody no longer wants it.
+/// Creates the container, attaches to it and starts it; none if a stop was requested.
 async fn begin(
     engine: &ContainerEngine,
     name: &str,
@@ -155,7 +155,7 @@ async fn begin(
         init: engine.is_podman() || !hides_init(enclosure),
     };
     match create(engine, name, &order.body()?).await {
-        // Not every engine has one to put into the container.
+        // Some engines have no init program for containers.
         Err(EngineError::Refused { message, .. })
             if message.contains("init binary") || message.contains("docker-init") =>
         {
@@ -177,7 +177,7 @@ async fn begin(
     Ok(Some(Streams { output, input }))
 }
 
-/// The name is this attempt's alone: what has it already is of a process that died before it could remove it.
+/// Creates the container. The name belongs to this attempt only: an existing container was left by a process that died.
 async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(), EngineError> {
     match engine.create(name, order).await {
         Err(EngineError::Refused { status: 409, .. }) => {
@@ -188,7 +188,7 @@ async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(
     }
 }
 
-/// Docker puts its own into `/sbin`; one that lies under something of the machine's cannot be started.
+/// Returns true if a mount covers `/sbin`, where Docker puts its init program, which could then not be started.
 fn hides_init(enclosure: &SandboxPlan) -> bool {
     let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
     enclosure.read.iter().chain(&enclosure.write).any(over)
@@ -198,7 +198,7 @@ fn own_ids() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// Carries words in and out, and wishes in, until it has ended.
+/// Passes output, input and signals until the container has ended.
 async fn follow(
     engine: &ContainerEngine,
     name: &str,
@@ -234,16 +234,16 @@ async fn follow(
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
-/// Stays until it is no longer needed: the end of this connection could be the end of the other.
+/// Writes the input and keeps the connection open: closing it could close the other one.
 async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);
         let told = async {
-            // Whoever does not want to know closes its ears.
+            // The agent may have closed its stdin.
             stream.write_all(&prompt).await.ok();
             stream.shutdown().await.ok();
         };
-        // It is heard on the other connection.
+        // The output is read on the other connection.
         let mut nobody = tokio::io::sink();
         tokio::join!(told, tokio::io::copy(&mut back, &mut nobody)).1.ok();
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! What the engine is asked to make.
+//! The specification of a container for the engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use super::leftover::{ATTEMPT_LABEL, STATE_LABEL};
 use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
 
-/// All that an order is made of.
+/// Values of the specification.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerSpec<'a> {
     pub(super) start: &'a StartSpec,
     pub(super) enclosure: &'a SandboxPlan,
     pub(super) contained: &'a Contained,
     pub(super) attempt: &'a str,
-    /// An empty folder, to be laid over what is hidden.
+    /// Empty folder that is mounted over hidden paths.
     pub(super) nothing: &'a Path,
     pub(super) environment: &'a [(String, String)],
-    /// `user:group` of our own, as the engine counts them.
+    /// `user:group` of this process, as the engine maps them.
     pub(super) user: &'a str,
-    /// In place of the engine's own.
+    /// Seccomp filter that replaces the engine's.
     pub(super) filter: Option<&'a Path>,
-    /// Whether there is something to be read on its standard input.
+    /// Set if the agent reads a prompt on stdin.
     pub(super) prompted: bool,
-    /// Whether somebody inside hands on signals and reaps.
+    /// Set if an init program passes on signals and reaps processes.
     pub(super) init: bool,
 }
 
@@ -46,7 +46,7 @@ impl ContainerSpec<'_> {
         let network = match (&self.enclosure.network, contained.host_network) {
             (Reaches::Everybody, true) => "host",
             (Reaches::Everybody, false) => "bridge",
-            // Ports and hosts are nothing that an engine knows; they were refused before.
+            // Engines cannot restrict ports and hosts; such plans were refused before.
             (Reaches::Nobody | Reaches::Ports(_) | Reaches::Hosts(_), _) => "none",
         };
         let variables = self.environment.iter().filter(|(name, _)| !contained.left_outside.contains(name));
@@ -60,11 +60,11 @@ impl ContainerSpec<'_> {
             "ReadonlyRootfs": true,
             "IpcMode": "private",
             "Init": self.init,
-            // What it says is ours to keep, without the secrets in it.
+            // The output is kept by cowhand, redacted.
             "LogConfig": {"Type": "none"},
         });
         if let Some(bytes) = caps.memory {
-            // Swap included, so there is none.
+            // The limit includes swap, so there is none.
             (host["Memory"], host["MemorySwap"]) = (json!(bytes), json!(bytes));
         }
         if let Some(most) = caps.pids {
@@ -78,7 +78,7 @@ impl ContainerSpec<'_> {
         }
         Ok(json!({
             "Image": contained.image,
-            // In place of the image's own, which would run something else first.
+            // Replaces the entrypoint of the image.
             "Entrypoint": self.start.argv,
             "Cmd": [],
             "WorkingDir": self.start.directory,
@@ -101,7 +101,7 @@ impl ContainerSpec<'_> {
         ["no-new-privileges".to_owned()].into_iter().chain(filter).collect()
     }
 
-    /// By where they are found inside; what lies deeper comes later.
+    /// Returns the mounts, parents before children.
     fn mounts(&self) -> Vec<Bound> {
         let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.enclosure;
         let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
@@ -109,7 +109,7 @@ impl ContainerSpec<'_> {
             mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
-        // What is given although it lies in something hidden is meant.
+        // A path that is granted although it lies in a hidden folder.
         let meant = |path: &PathBuf| within(path, hidden);
         for path in read.iter().filter(|path| !within(path, write) && !meant(path)) {
             put(path, path, false);
@@ -138,7 +138,7 @@ impl ContainerSpec<'_> {
         mounts.into_values().collect()
     }
 
-    /// Where it may write what nobody keeps.
+    /// Returns the temporary file systems.
     fn tmpfs(&self, mounts: &[Bound]) -> BTreeMap<String, String> {
         let home = self.enclosure.home.iter().filter(|home| {
             home.parent().is_some() && !mounts.iter().any(|bound| home.starts_with(&bound.to))
@@ -159,7 +159,7 @@ fn mount(bound: &Bound) -> Value {
     json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.written})
 }
 
-/// Some engines write mounts as lists with commas before they read them.
+/// Returns true for paths that some engines cannot mount, because they parse mounts as comma-separated lists.
 fn is_odd(path: &Path) -> bool {
     path.to_str()
         .is_none_or(|path| path.contains(|sign: char| matches!(sign, ',' | '"') || sign.is_control()))

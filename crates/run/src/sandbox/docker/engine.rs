@@ -1,4 +1,4 @@
-//! The API of the engine, one request for each connection.
+//! The API of the engine, with one connection for each request.
 
 use std::future::Future;
 use std::io;
@@ -14,20 +14,20 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// What we know of. Newer engines serve it, too; an older one says which it has.
+/// Newest API version that is used. Newer engines support it; an older one states its version.
 const NEWEST_API_VERSION: (u32, u32) = (1, 44);
-/// To an answer that takes no work.
+/// Timeout of simple requests.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// To one that does: some copy an image for each container.
+/// Timeout of requests that do work: some engines copy an image for each container.
 const LONG_TIMEOUT: Duration = Duration::from_mins(3);
-/// No answer that we wait for is longer.
+/// Maximum size of an answer.
 const MAX_ANSWER_BYTES: usize = 4 << 20;
-/// Of what an engine says in words.
+/// Maximum length of an engine's message.
 const MAX_MESSAGE_CHARS: usize = 1_000;
 const ESCAPED_IN_PATHS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Why an engine did not do what was asked.
+/// Why the engine did not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(
@@ -59,7 +59,7 @@ pub struct ContainerEngine {
 }
 
 impl ContainerEngine {
-    /// Asks who is there, and which version of the API we can speak with it.
+    /// Connects to the engine and agrees on an API version.
     pub async fn find(socket: &Path) -> Result<Self, EngineError> {
         let mut engine = Self { socket: socket.to_owned(), version: String::new(), said: String::new() };
         let answer = engine.within(SHORT_TIMEOUT, engine.send(Method::GET, "/_ping", None)).await?;
@@ -73,17 +73,17 @@ impl ContainerEngine {
         Ok(engine)
     }
 
-    /// Its own words about itself.
+    /// Returns the name and version that it states.
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// Whether it is Podman, which has a filter of its own.
+    /// Returns true for Podman, which has its own seccomp filter.
     pub(super) fn is_podman(&self) -> bool {
         self.said.starts_with("Libpod")
     }
 
-    /// Whether it runs without root, which makes its root whoever runs it.
+    /// Returns true if it runs without root, so that its root is the user.
     pub(super) async fn is_rootless(&self) -> Result<bool, EngineError> {
         let info = self.ask(Method::GET, "/info", None, LONG_TIMEOUT).await?;
         let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -109,20 +109,20 @@ impl ContainerEngine {
         self.ask(Method::GET, &format!("/containers/{name}/json"), None, SHORT_TIMEOUT).await
     }
 
-    /// `TERM`, `INT` or `KILL`.
+    /// Sends `TERM`, `INT` or `KILL`.
     pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), EngineError> {
         let path = format!("/containers/{name}/kill?signal=SIG{signal}");
         self.ask(Method::POST, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
-    /// The exit code, once there is one.
+    /// Waits for the exit code.
     pub(super) async fn wait(&self, name: &str) -> Result<i64, EngineError> {
         let answer = self.send(Method::POST, &format!("/containers/{name}/wait"), None).await?;
         let answer = self.read(answer).await?;
         answer["StatusCode"].as_i64().ok_or_else(|| self.strange(format!("no exit code in {answer}")))
     }
 
-    /// With its volumes. Says whether it was there.
+    /// Removes a container with its volumes, and returns whether it existed.
     pub(super) async fn remove(&self, name: &str) -> Result<bool, EngineError> {
         let path = format!("/containers/{name}?force=true&v=true");
         match self.ask(Method::DELETE, &path, None, LONG_TIMEOUT).await {
@@ -131,7 +131,7 @@ impl ContainerEngine {
         }
     }
 
-    /// Names of all containers, also ended ones, with this label, and what it says.
+    /// Returns the names of all containers with this label, including ended ones, and the label's value.
     pub(super) async fn labelled(
         &self,
         label: &str,
@@ -149,8 +149,8 @@ impl ContainerEngine {
         Ok(found.iter().filter_map(one).collect())
     }
 
-    /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, Podman loses what
-    /// is still to be said on the same one. It sends what is said to both all the same, and waits until it is taken.
+    /// Attaches to the output or the input of a container. Each has its own connection: if nothing reads inside, Podman
+    /// loses the remaining output on a shared one. Podman sends the output to both and waits until it is read.
     pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, EngineError> {
         let streams = match way {
             Way::In => "stdin=1&stdout=1&stderr=1",
@@ -187,7 +187,7 @@ impl ContainerEngine {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.strange(error.to_string()))?;
-        // It ends with the answer, or with what the connection was handed over to.
+        // The task ends with the answer, or with the upgraded connection.
         tokio::spawn(connection.with_upgrades());
         let mut request = Request::builder()
             .method(method)
@@ -202,12 +202,12 @@ impl ContainerEngine {
         sender.send_request(request).await.map_err(|error| self.strange(error.to_string()))
     }
 
-    /// Nothing, for an answer with nothing in it.
+    /// Reads an answer; null for an empty one.
     async fn read(&self, answer: Response<Incoming>) -> Result<Value, EngineError> {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
-        // 304: it is so already.
+        // 304 means that the state is already as requested.
         if !status.is_success() && status != StatusCode::NOT_MODIFIED {
             return Err(EngineError::Refused { status: status.as_u16(), message: told(&body) });
         }
@@ -245,7 +245,7 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What an engine says when it refuses: a message in JSON, or whatever came.
+/// Reads the message of a refusal: JSON, or the body.
 fn told(body: &[u8]) -> String {
     let message = serde_json::from_slice::<Value>(body).ok();
     let message = message.and_then(|body| body["message"].as_str().map(str::to_owned));
@@ -258,7 +258,7 @@ fn told(body: &[u8]) -> String {
         .collect()
 }
 
-/// For those who cannot wait in another way.
+/// Runs a future on a new thread, for synchronous callers.
 pub(super) fn at_once<T: Send>(work: impl Future<Output = T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -1,7 +1,7 @@
-//! What the kernel is not to be asked for from inside of a container.
+//! The seccomp filter of containers.
 //!
-//! Docker's own filter keeps an agent from the keys that the kernel holds for its user, which are the same inside and
-//! outside. Podman's does not. So it gets its own filter back, without those calls.
+//! Docker's filter denies access to the kernel keyring of the user, which is the same inside and outside. Podman's does
+//! not, so Podman gets its own filter without those calls.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Where Podman has its filter; the first counts.
+/// Podman's filter; the first existing file counts.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
 const KEYRING_SYSCALLS: [&str; 3] = ["keyctl", "add_key", "request_key"];
 
-/// Written into this folder.
+/// Writes the filter into this folder.
 pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
     let found = FILTER_FILES.iter().find_map(|file| fs::read(file).ok());
     let found = found.ok_or_else(|| {
@@ -37,7 +37,7 @@ fn without_keys(filter: &[u8]) -> Result<Value, String> {
             .to_owned()
     };
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
-    // One that allows what it does not name is not made stricter by naming less.
+    // A filter that allows unnamed calls does not become stricter by naming fewer.
     if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {
         return Err(strange());
     }
@@ -45,7 +45,7 @@ fn without_keys(filter: &[u8]) -> Result<Value, String> {
         let names = rule["names"].as_array_mut().ok_or_else(strange)?;
         names.retain(|name| !name.as_str().is_some_and(|name| KEYRING_SYSCALLS.contains(&name)));
     }
-    // A rule without names is none.
+    // A rule without names has no effect.
     filter["syscalls"]
         .as_array_mut()
         .ok_or_else(strange)?

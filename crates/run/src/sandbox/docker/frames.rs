@@ -1,10 +1,10 @@
-//! What a container says, as engines send it: eight bytes that name the stream and a length, then so many bytes of it.
+//! The output of a container in the engine's format: eight bytes with the stream and a length, then the bytes.
 
 use std::io::{self, Write};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// However long a frame says it is, no more than this of it is in memory.
+/// Maximum part of a frame in memory, whatever its length.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub(super) enum Broken {
     Write(io::Error),
 }
 
-/// Until the stream ends, which it may only between two frames.
+/// Copies frames until the stream ends, which is allowed only between two frames.
 pub(super) async fn copy(
     mut stream: impl AsyncRead + Unpin,
     mut stdout: impl Write,

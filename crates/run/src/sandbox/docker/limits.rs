@@ -1,4 +1,4 @@
-//! Which caps were reached, as the kernel counts it. Its counters go with the container, so somebody has to look before.
+//! Caps that were reached, by the kernel's counters. They disappear with the container, so they are read before.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use super::engine::ContainerEngine;
 use crate::attempt::Attempt;
 use crate::caps::{memory_reached, of_process, reached};
 
-/// Between two looks.
+/// Interval of reads.
 const LIMIT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is looked at, and what was told.
+/// Groups that are read, and caps that were reported.
 pub(super) struct LimitWatch<'a> {
     attempt: &'a Attempt,
     caps: &'a Caps,
@@ -44,7 +44,7 @@ impl<'a> LimitWatch<'a> {
         }
     }
 
-    /// Each is told once, when it is seen.
+    /// Reads the counters and reports each cap once.
     pub(super) fn look(&mut self) {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
@@ -52,7 +52,7 @@ impl<'a> LimitWatch<'a> {
         tell_once(self.attempt, &pids, &mut self.pids_told);
     }
 
-    /// Engines know of memory, too, once it is over.
+    /// Reads from the engine whether the memory limit was reached.
     pub(super) async fn look_back(&mut self, engine: &ContainerEngine, name: &str) {
         let Some(bytes) = self.caps.memory else { return };
         match engine.inspect(name).await {

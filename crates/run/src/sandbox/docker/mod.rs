@@ -1,8 +1,8 @@
-//! Containers: the agent runs in one of an engine that speaks Docker's API, on a Unix socket of this machine.
+//! Containers: the agent runs in a container of an engine with Docker's API, on a Unix socket of this machine.
 //!
-//! The engine's processes are not the keeper's children. So what the keeper starts is `cowhand contain` (`contain`), which
-//! has the engine make the container, carries what is said between the two, and ends as the container does. Which one it
-//! is stands in the attempt's folder before it is made (`leftover`): whoever comes after finds it and ends it.
+//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which makes
+//! the engine create the container, passes input and output, and exits with the container's status. The container is
+//! recorded in the attempt's folder before it is created (`leftover`), so that a later process can find and remove it.
 
 pub mod contain;
 mod container_spec;
@@ -20,13 +20,13 @@ use cowhand_core::shape::DEFAULT_IMAGE;
 use crate::start::Contained;
 use engine::{ContainerEngine, EngineError};
 
-/// Where engines listen if nobody says where: Docker, Podman, and both without root.
+/// Default sockets of Docker and Podman, with and without root.
 const SYSTEM_SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
 const NO_LOCAL_ENGINE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
 
-/// The engine's socket: the config's, the environment's, or the first of the usual ones that is there.
+/// Returns the engine's socket: from the config, from the environment, or the first existing default.
 pub fn socket(asked: &Container) -> Result<PathBuf, String> {
     if let Some(socket) = &asked.socket {
         let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
@@ -46,17 +46,17 @@ fn places() -> impl Iterator<Item = PathBuf> {
     SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(own)
 }
 
-/// Sockets that are here; whoever reaches one owns the machine, or all that is this user's.
+/// Returns the existing sockets. A process that reaches one can control the machine, or everything of this user.
 pub(super) fn sockets(asked: &Container) -> impl Iterator<Item = PathBuf> {
     places().chain(socket(asked).ok())
 }
 
-/// Whether a container could be made now: the engine answers and has the image.
+/// Checks that a container could be created now: the engine answers and has the image.
 pub async fn ready(contained: &Contained) -> Result<(), String> {
     has_image(&contained.socket, &contained.image).await.map(|_| ())
 }
 
-/// With what the engine says about itself.
+/// Checks the image, and returns the engine's description.
 async fn has_image(socket: &Path, image: &str) -> Result<String, String> {
     let engine = ContainerEngine::find(socket).await.map_err(|trouble| trouble.to_string())?;
     match engine.image(image).await {
@@ -71,7 +71,7 @@ async fn has_image(socket: &Path, image: &str) -> Result<String, String> {
     }
 }
 
-/// For people: what there is to be said about this engine and these images.
+/// Describes the engine and the images for people.
 pub fn ability(asked: &[&Container]) -> Result<String, String> {
     let look = async |container: &Container| -> Result<String, String> {
         let socket = socket(container)?;

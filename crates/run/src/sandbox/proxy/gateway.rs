@@ -1,5 +1,5 @@
-//! The model's provider, reached with credentials that the agent never holds: its program speaks to us as if we were the
-//! provider, and we add the key.
+//! Access to the model's provider with credentials that the agent never has: its program uses this proxy as the
+//! provider, and the proxy adds the key.
 
 use std::fs;
 use std::io;
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::attempt::{Attempt, CREDENTIALS_FILE};
 
-/// What the keeper is told for itself, in a file that is removed before the agent begins.
+/// Credentials of the proxy, in a file for the keeper that is removed before the agent starts.
 #[derive(Serialize, Deserialize)]
 pub struct ProxyCredentials {
-    /// Where the provider is.
+    /// Address of the provider.
     pub upstream: String,
     pub header: String,
     pub value: String,
@@ -32,14 +32,14 @@ impl std::fmt::Debug for ProxyCredentials {
 }
 
 impl Attempt {
-    /// For its keeper alone; no sandbox lets the agent see them.
+    /// Writes the credentials for the keeper; no sandbox lets the agent read them.
     pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
         let file = self.create(CREDENTIALS_FILE)?;
         serde_json::to_writer(file, credentials).map_err(io::Error::other)
     }
 
-    /// Read once.
+    /// Reads the credentials and removes the file.
     pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
         let read = self.read(CREDENTIALS_FILE)?;
         fs::remove_file(self.folder().join(CREDENTIALS_FILE))?;
@@ -53,7 +53,7 @@ pub(super) struct Gateway {
     client: reqwest::Client,
 }
 
-/// Of the one connection, or of us, or of who asks.
+/// Headers of a single connection, of the proxy, or of the client.
 const DROPPED_HEADERS: [&str; 12] = [
     "connection",
     "keep-alive",
@@ -68,7 +68,7 @@ const DROPPED_HEADERS: [&str; 12] = [
     "content-length",
     "expect",
 ];
-/// What an agent could send in place of the key.
+/// Headers in which an agent could send another key.
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 impl Gateway {
@@ -83,10 +83,10 @@ impl Gateway {
         Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
-    /// Only the path is the agent's.
+    /// Forwards a request to the provider. Only the path comes from the agent.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        // Anything else would be a part of the host's name.
+        // Anything else would become part of the host name.
         if !path.starts_with('/') {
             return Err("this is no path".to_owned());
         }
@@ -95,9 +95,9 @@ impl Gateway {
     }
 }
 
-/// One that speaks to these addresses only, or to whoever is asked for.
+/// Creates a client that connects to these addresses only, or to any.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, String> {
-    // Without one, building a client panics.
+    // Without a provider, building a client panics.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder =
         reqwest::Client::builder().no_proxy().no_gzip().redirect(reqwest::redirect::Policy::none());
@@ -117,7 +117,7 @@ impl Resolve for Checked {
     }
 }
 
-/// The same request there, and its answer here, both as they come in.
+/// Forwards a request and streams its answer.
 pub(super) async fn forward(
     client: &reqwest::Client,
     url: &str,
@@ -154,7 +154,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
     passed
 }
 
-/// Without the address, which is not the agent's business.
+/// Formats an error without the address, which the agent must not see.
 fn told(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;

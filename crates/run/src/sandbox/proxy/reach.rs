@@ -1,4 +1,4 @@
-//! Whom the agent may reach.
+//! Hosts that the agent may reach.
 
 use std::net::SocketAddr;
 
@@ -14,8 +14,8 @@ impl AllowedHosts {
         Self(hosts)
     }
 
-    /// Where the host is, if it may be reached; else a sentence. A name leads only to the internet, whatever it is
-    /// answered with: an address inside has to be named itself.
+    /// Returns the addresses of a host if it may be reached, else the reason. A name may resolve only to public
+    /// addresses; a private address has to be listed itself.
     pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, String> {
         let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
             return Err("it is not among `hosts` of the sandbox".to_owned());
