@@ -1,9 +1,8 @@
-//! Places where a test can make the program die, as a power cut would: at once, with nothing cleaned up; or where it can
-//! make a piece of work panic.
+//! Faults for tests: places where the process can be killed, as by a power failure, or where a task panics.
 //!
-//! `COWHAND_FAULT=claimed` kills the process when it comes to that place, `COWHAND_FAULT=claimed:3` the third time.
-//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable a place costs one look at a
-//! value that was read once.
+//! `COWHAND_FAULT=claimed` kills the process when it reaches that place, `COWHAND_FAULT=claimed:3` the third time.
+//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable, a place costs one read of a
+//! cached value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,9 +15,9 @@ struct Planned {
 
 #[derive(Debug)]
 enum End {
-    /// Of the process, when so many are left that it is this one.
+    /// Kills the process when the count reaches zero.
     Process(AtomicU32),
-    /// Of whoever comes by, so many times.
+    /// Panics this number of times.
     Work(AtomicU32),
 }
 
