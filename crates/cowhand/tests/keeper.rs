@@ -120,7 +120,7 @@ fn the_prompt_comes_on_stdin_and_the_output_goes_to_files() {
     let directory = scene.state.path().canonicalize().unwrap();
     assert_eq!(scene.stdout(), format!("do it\n{}\n", directory.display()));
     assert_eq!(std::fs::read_to_string(scene.attempt.stderr()).unwrap(), "to stderr\n");
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Ended(ending));
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Ended(ending));
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn one_that_closes_its_output_and_lingers_is_still_running() {
     let script = "exec >&- 2>&-; touch closed; while [ ! -e go ]; do sleep 0.02; done; exit 7";
     let scene = Scene::new().sh(script);
     scene.wait_for("its output to be closed", || scene.state.path().join("closed").exists().then_some(()));
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Kept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept);
     std::fs::write(scene.state.path().join("go"), "").unwrap();
     assert_eq!(scene.ending().status, ExitStatus::Code { code: 7 });
 }
@@ -254,11 +254,10 @@ fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
     let mut keeper = scene.keeper.take().unwrap();
     keeper.kill().unwrap();
     keeper.wait().unwrap();
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Unkept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::NoKeeper);
-    scene.wait_for("the agent's end", || {
-        (scene.attempt.standing().unwrap() == AttemptState::Gone).then_some(())
-    });
+    scene
+        .wait_for("the agent's end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
     assert!(scene.alive().is_empty());
 }
 
@@ -270,9 +269,9 @@ fn without_its_keeper_even_what_hides_is_found() {
     keeper.kill().unwrap();
     keeper.wait().unwrap();
     let cgroup = std::fs::read_to_string(scene.attempt.folder().join("cgroup"));
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Unkept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     scene.attempt.stop().unwrap();
-    scene.wait_for("its end", || (scene.attempt.standing().unwrap() == AttemptState::Gone).then_some(()));
+    scene.wait_for("its end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
     // Where no control group can be made, a process that hides its mark cannot be found without its keeper.
     if let Ok(cgroup) = cgroup {
         assert!(!Path::new(&cgroup).exists(), "its group is removed");
@@ -301,7 +300,7 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
         let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap_or_default();
         (stat.is_empty() || stat.contains(") Z")).then_some(())
     });
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Unkept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     // No number below the last one is free.
     let open: Vec<_> = (0..64).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let highest = u64::try_from(open.last().unwrap().as_raw_fd()).unwrap();
@@ -309,19 +308,19 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
     for free in 1..6 {
         let limit = Rlimit { current: Some(highest + free), maximum: before.maximum };
         setrlimit(Resource::Nofile, limit).unwrap();
-        let standing = scene.attempt.standing();
+        let standing = scene.attempt.state();
         setrlimit(Resource::Nofile, before).unwrap();
         assert!(!matches!(standing, Ok(AttemptState::Gone)), "{} free: {standing:?}", free - 1);
     }
     drop(open);
     scene.attempt.stop().unwrap();
-    scene.wait_for("its end", || (scene.attempt.standing().unwrap() == AttemptState::Gone).then_some(()));
+    scene.wait_for("its end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
 }
 
 #[test]
 fn there_is_never_a_moment_without_a_keeper() {
     let scene = Scene::new().sh("while [ ! -e go ]; do sleep 0.02; done");
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Kept, "from the first moment on");
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept, "from the first moment on");
     let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let second = scene.attempt.launch(program, &scene.start(&["true"]), "", &[]).unwrap_err();
     assert_eq!(second.to_string(), "another keeper is at work");
@@ -333,7 +332,7 @@ fn there_is_never_a_moment_without_a_keeper() {
 fn what_was_never_launched_is_gone_and_never_began() {
     let scene = Scene::new();
     std::fs::create_dir_all(scene.attempt.folder()).unwrap();
-    assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Gone);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Gone);
     assert!(!scene.attempt.began().unwrap());
     let by_hand = Command::new(env!("CARGO_BIN_EXE_cowhand"))
         .arg("keeper")
@@ -374,7 +373,7 @@ fn a_second_keeper_does_not_start_the_agent_again() {
 fn asking_right_after_the_launch_disturbs_nothing() {
     for _ in 0..10 {
         let scene = Scene::new().sh("echo ready");
-        let standing = scene.attempt.standing().unwrap();
+        let standing = scene.attempt.state().unwrap();
         assert!(matches!(standing, AttemptState::Kept | AttemptState::Ended(_)), "{standing:?}");
         assert_eq!(scene.ending().status, ExitStatus::Code { code: 0 });
     }
@@ -389,7 +388,7 @@ fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
     for record in ["keeper.json", "agent.json"] {
         for left in ["", "\0\0\0\0", "{\"pid\":4"] {
             std::fs::write(scene.attempt.folder().join(record), left).unwrap();
-            assert_eq!(scene.attempt.standing().unwrap(), AttemptState::Gone, "{record} {left:?}");
+            assert_eq!(scene.attempt.state().unwrap(), AttemptState::Gone, "{record} {left:?}");
             assert!(scene.attempt.began().unwrap(), "{record} {left:?}");
             assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::NoKeeper, "{record} {left:?}");
         }

@@ -17,7 +17,7 @@ use super::ending::Ending;
 use super::process::{self, ProcessIdentity};
 use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
-use cowhand_system::remove::{absent_is_ok, is_gone, remove_folder};
+use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
 
 /// One process run for a job, before, during or after its run.
 #[derive(Debug, Clone)]
@@ -320,7 +320,7 @@ impl Attempt {
     pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
         let lock = match own().write(true).open(self.folder.join(LOCK_FILE)) {
             // Without its folder nothing is known about the attempt.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_gone(&self.folder) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_missing(&self.folder) => {
                 return Ok(AttemptLock::Missing);
             }
             lock => lock?,

@@ -39,8 +39,8 @@ pub async fn allows(
     let unwanted = Unwanted::default();
     let stop = Arc::clone(&unwanted.0);
     let answer = tokio::task::spawn_blocking(move || {
-        let hide = |text: &str| redactor.hide(text).into_owned();
-        ask(&minder, &command, &directory, GATE_TIMEOUT, &stop, &hide)
+        let redact = |text: &str| redactor.redact(text).into_owned();
+        ask(&minder, &command, &directory, GATE_TIMEOUT, &stop, &redact)
     })
     .await;
     drop(unwanted);
@@ -57,14 +57,14 @@ impl Drop for Unwanted {
     }
 }
 
-/// Runs the command in the caller's thread, for a limited time or until `stop` is set. `hide` redacts a text.
+/// Runs the command in the caller's thread, for a limited time or until `stop` is set. `redact` redacts a text.
 pub fn ask(
     minder: &Path,
     command: &[String],
     directory: &Path,
     patience: Duration,
     stop: &AtomicBool,
-    hide: &dyn Fn(&str) -> String,
+    redact: &dyn Fn(&str) -> String,
 ) -> anyhow::Result<GateAnswer> {
     let Some((program, arguments)) = command.split_first() else { bail!("it names no program") };
     let cannot = || format!("cannot start {program:?}");
@@ -80,7 +80,7 @@ pub fn ask(
         Err(WhyNot::TookTooLong(patience)) => bail!("no answer within {}s", patience.as_secs()),
         Err(WhyNot::Stopped) => bail!("nobody waits for the answer any more"),
     };
-    let said = last_lines(&[&hide(&ran.last_words), &hide(&ran.complaint)]);
+    let said = last_lines(&[&redact(&ran.last_words), &redact(&ran.complaint)]);
     let printed = it_printed(&said);
     match ran.status.code() {
         Some(0) => Ok(GateAnswer { allows: true, said }),

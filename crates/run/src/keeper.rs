@@ -20,7 +20,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 use super::attempt::{AGENT_FILE, Attempt, KEEPER_FILE};
 use super::bounded::BoundedStreams;
@@ -156,7 +156,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
                 if !attempt.has_agent() {
                     write_agent(attempt, watch.agent).ok();
                 }
-                orphaned = is_gone(attempt.folder());
+                orphaned = is_missing(attempt.folder());
                 if orphaned {
                     watch.ask(start.stop_signal.signal());
                 }

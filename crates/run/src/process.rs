@@ -63,12 +63,12 @@ fn boot_id() -> io::Result<String> {
 fn read(pid: i32, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{pid}/{file}")) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) if is_missing(&error) || error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }

@@ -57,7 +57,7 @@ impl Redactor {
 
     /// Masks every known secret in a text, and every token of cowhand, also if colour codes or invisible characters
     /// interrupt it or if it is written with JSON escapes.
-    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let places = self.places(text.as_bytes());
         if places.is_empty() {
             return Cow::Borrowed(text);
@@ -136,7 +136,7 @@ impl Redactor {
     }
 
     /// Redacts a file that need not be text.
-    pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let places = self.places(bytes);
         if places.is_empty() {
             return Cow::Borrowed(bytes);
@@ -152,62 +152,62 @@ impl Redactor {
     }
 
     /// Redacts a line of output. In JSON a secret can be written in many ways, and a mask must keep the JSON valid.
-    pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+    pub fn redact_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
         if !line.contains('\\') && self.places(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
         }
         match serde_json::from_str(line) {
             Ok(mut value @ (Value::Object(_) | Value::Array(_))) => {
-                if self.hide_in(&mut value) {
+                if self.redact_value(&mut value) {
                     Cow::Owned(value.to_string())
                 } else {
                     Cow::Borrowed(line)
                 }
             }
-            _ => self.hide(line),
+            _ => self.redact(line),
         }
     }
 
     /// Redacts an outcome, whose text comes from the agent or from programs that prevented its start.
-    pub fn hide_in_outcome(&self, outcome: &mut Outcome) {
+    pub fn redact_outcome(&self, outcome: &mut Outcome) {
         let (message, summary) = match outcome {
             Outcome::Completed { summary } => (None, summary.as_mut()),
             Outcome::Failed { error, summary, .. } => (Some(&mut error.message), summary.as_mut()),
             Outcome::Cancelled { .. } => (None, None),
         };
         for text in message.into_iter().chain(summary) {
-            if let Cow::Owned(hidden) = self.hide(text) {
+            if let Cow::Owned(hidden) = self.redact(text) {
                 *text = hidden;
             }
         }
     }
 
     /// Redacts a JSON value, and returns whether there was anything to redact.
-    pub fn hide_in(&self, value: &mut Value) -> bool {
+    pub fn redact_value(&self, value: &mut Value) -> bool {
         match value {
-            Value::String(text) => match self.hide(text) {
+            Value::String(text) => match self.redact(text) {
                 Cow::Owned(hidden) => {
                     *text = hidden;
                     true
                 }
                 Cow::Borrowed(_) => false,
             },
-            Value::Number(number) => match self.hide(&number.to_string()) {
+            Value::Number(number) => match self.redact(&number.to_string()) {
                 Cow::Owned(hidden) => {
                     *value = Value::String(hidden);
                     true
                 }
                 Cow::Borrowed(_) => false,
             },
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in(item) | hid),
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_value(item) | hid),
             Value::Object(fields) => {
                 let mut hid = false;
-                if fields.keys().any(|key| matches!(self.hide(key), Cow::Owned(_))) {
+                if fields.keys().any(|key| matches!(self.redact(key), Cow::Owned(_))) {
                     hid = true;
                     let renamed = std::mem::take(fields).into_iter();
-                    *fields = renamed.map(|(key, value)| (self.hide(&key).into_owned(), value)).collect();
+                    *fields = renamed.map(|(key, value)| (self.redact(&key).into_owned(), value)).collect();
                 }
-                fields.values_mut().fold(hid, |hid, field| self.hide_in(field) | hid)
+                fields.values_mut().fold(hid, |hid, field| self.redact_value(field) | hid)
             }
             Value::Null | Value::Bool(_) => false,
         }
@@ -232,9 +232,9 @@ mod tests {
     #[test]
     fn secrets_are_hidden_the_longest_first() {
         let redactor = redactor(&["secret", "secret-and-more", "x", ""]);
-        assert_eq!(redactor.hide("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
-        assert!(matches!(redactor.hide("nothing"), Cow::Borrowed(_)));
-        assert_eq!(Redactor::default().hide("a secret"), "a secret");
+        assert_eq!(redactor.redact("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
+        assert!(matches!(redactor.redact("nothing"), Cow::Borrowed(_)));
+        assert_eq!(Redactor::default().redact("a secret"), "a secret");
     }
 
     #[test]
@@ -250,7 +250,7 @@ mod tests {
             (r#"{"a":"b\\c"}"#, r#"{"a":"b\\c"}"#),
             (r#""12345678""#, r#""***""#),
         ] {
-            assert_eq!(redactor.hide_in_line(line), expected, "{line}");
+            assert_eq!(redactor.redact_line(line), expected, "{line}");
         }
     }
 
@@ -267,10 +267,9 @@ mod tests {
             (r"canary\u002dTok98 is another", r"canary\u002dTok98 is another"),
             ("canary-Tok99", "***"),
         ] {
-            assert_eq!(redactor.hide(text), expected, "{text}");
-            assert_eq!(redactor.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
-            let line =
-                redactor.hide_in_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
+            assert_eq!(redactor.redact(text), expected, "{text}");
+            assert_eq!(redactor.redact_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
+            let line = redactor.redact_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
             let told: Value = serde_json::from_str(&line).unwrap();
             assert_eq!(told["content"], expected, "{text}");
         }
@@ -285,8 +284,8 @@ mod tests {
                 let settled = redactor.settled(first);
                 let told = format!(
                     "{}{}",
-                    redactor.hide(&first[..settled]),
-                    redactor.hide(&format!("{}{second}", &first[settled..]))
+                    redactor.redact(&first[..settled]),
+                    redactor.redact(&format!("{}{second}", &first[settled..]))
                 );
                 assert_eq!(told, "a *** b", "{first:?} and {second:?}");
             }
@@ -310,11 +309,11 @@ mod tests {
             ("can\nary-Tok99", "can\nary-Tok99"),
             (&token.replacen("aa", "a\u{1b}[1ma", 1), "***"),
         ] {
-            assert_eq!(redactor.hide(text), expected, "{text:?}");
-            assert_eq!(redactor.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
-            assert_eq!(redactor.hide_in_line(text), expected, "{text:?}");
+            assert_eq!(redactor.redact(text), expected, "{text:?}");
+            assert_eq!(redactor.redact_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
+            assert_eq!(redactor.redact_line(text), expected, "{text:?}");
             let line = serde_json::json!({ "a": text }).to_string();
-            let line = redactor.hide_in_line(&line);
+            let line = redactor.redact_line(&line);
             let told: Value = serde_json::from_str(&line).unwrap();
             assert_eq!(told["a"], expected, "{text:?}");
         }
@@ -331,7 +330,7 @@ mod tests {
             Outcome::Cancelled { how: Termination::Graceful },
         ];
         for outcome in &mut outcomes {
-            redactor.hide_in_outcome(outcome);
+            redactor.redact_outcome(outcome);
         }
         let [completed, failed, _] = outcomes;
         assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
@@ -343,8 +342,8 @@ mod tests {
     fn a_key_of_several_lines_is_hidden_line_by_line() {
         let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----\n";
         let redactor = redactor(&[key]);
-        assert_eq!(redactor.hide("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
+        assert_eq!(redactor.redact("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
         let line = serde_json::json!({ "file": format!("x{key}y") }).to_string();
-        assert_eq!(redactor.hide_in_line(&line), "{\"file\":\"x***\\ny\"}");
+        assert_eq!(redactor.redact_line(&line), "{\"file\":\"x***\\ny\"}");
     }
 }

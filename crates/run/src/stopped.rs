@@ -43,7 +43,7 @@ impl Attempt {
 
     /// Returns why it was stopped, unless it ended by itself before.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
-        let by_itself = match self.standing()? {
+        let by_itself = match self.state()? {
             AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
             AttemptState::Kept | AttemptState::Unkept | AttemptState::Gone => false,
         };

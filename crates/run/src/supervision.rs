@@ -11,7 +11,7 @@ use super::attempt::{AGENT_FILE, Attempt, AttemptLock, CAPS_FILE, KEEPER_FILE};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// Result of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +41,10 @@ impl Attempt {
     /// Removes the folder of another attempt of the same name before this one begins: a restored store assigns numbers
     /// again, and the ending of the other attempt says nothing about this one. Fails while that attempt runs.
     pub fn clear(&self) -> io::Result<()> {
-        if is_gone(self.folder()) {
+        if is_missing(self.folder()) {
             return Ok(());
         }
-        match self.standing()? {
+        match self.state()? {
             AttemptState::Ended(_) | AttemptState::Gone => self.discard(),
             AttemptState::Kept | AttemptState::Unkept => {
                 Err(io::Error::other("an earlier attempt with the same number still runs"))
@@ -53,13 +53,13 @@ impl Attempt {
     }
 
     /// Returns the state. Repeated calls return the same unless something happened in between.
-    pub fn standing(&self) -> io::Result<AttemptState> {
-        self.standing_if(|| Ok(!self.marked()?.is_empty()))
+    pub fn state(&self) -> io::Result<AttemptState> {
+        self.state_if(|| Ok(!self.marked()?.is_empty()))
     }
 
     /// Returns the state, for callers that have already listed all processes: `marked` says whether one belongs to the
     /// attempt.
-    pub fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<AttemptState> {
+    pub fn state_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<AttemptState> {
         if let Some(ending) = self.ending()? {
             return Ok(AttemptState::Ended(ending));
         }
@@ -149,16 +149,16 @@ impl Attempt {
 
 /// Returns true if the attempt of a folder still runs.
 pub fn is_watched(folder: &Path) -> bool {
-    let standing = Attempt::at(folder).and_then(|attempt| {
-        if is_gone(attempt.folder()) {
+    let state = Attempt::at(folder).and_then(|attempt| {
+        if is_missing(attempt.folder()) {
             return Ok(AttemptState::Gone);
         }
-        attempt.standing()
+        attempt.state()
     });
-    match standing {
+    match state {
         Ok(AttemptState::Kept | AttemptState::Unkept) => true,
         Ok(AttemptState::Ended(_) | AttemptState::Gone) => false,
         // An attempt that cannot be read now may still run.
-        Err(_) => !is_gone(folder),
+        Err(_) => !is_missing(folder),
     }
 }

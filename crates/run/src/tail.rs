@@ -295,7 +295,7 @@ impl Tailer {
     }
 
     fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
-        let line = self.redactor.hide_in_line(line);
+        let line = self.redactor.redact_line(line);
         let messages = match source {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],

@@ -49,16 +49,17 @@ impl Store {
         if !roster.has_budgets() {
             return Ok(Ledger::default());
         }
-        let purses =
+        let limits_of_agents =
             roster.agents.iter().filter_map(|agent| Some((agent, SpendLimits::of(roster, agent, now)?)));
-        let purses: Vec<_> = purses.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
+        let limits_of_agents: Vec<_> =
+            limits_of_agents.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
         self.read(|tx| {
             Box::pin(async move {
                 let mut ledger = Ledger::default();
-                let Some((_, first)) = purses.first() else { return Ok(ledger) };
+                let Some((_, first)) = limits_of_agents.first() else { return Ok(ledger) };
                 let everybody = everybody(tx, first).await?;
                 ledger.fleet = total(&everybody);
-                for (agent, _) in purses {
+                for (agent, _) in limits_of_agents {
                     let own = everybody.get(&agent).copied().unwrap_or_default();
                     let dearest = dearest(tx, &agent).await?;
                     ledger.agents.insert(agent, (own, dearest));

@@ -59,11 +59,11 @@ pub enum Claim {
     /// Another job uses the session that this job continues.
     SessionBusy,
     /// The provider has no free slot.
-    NoSeat,
+    NoProviderSlot,
     /// A budget is used up.
     OverBudget(OverBudget),
     /// The claim on the work item expired before it was renewed; another fleet may have claimed the item.
-    ItemLapsed,
+    ItemExpired,
 }
 
 /// The node that starts a job, and the limits that apply.
@@ -143,7 +143,7 @@ impl Store {
                 if let Some(slot) = &slot
                     && !providers::has_slot(tx, slot, now).await?
                 {
-                    return Ok(Claim::NoSeat);
+                    return Ok(Claim::NoProviderSlot);
                 }
                 if !has_place(tx, &agent, max_concurrent).await? {
                     return Ok(Claim::AtCapacity);
@@ -168,7 +168,7 @@ impl Store {
                     return Ok(Claim::Taken);
                 }
                 if items::has_expired(tx, &job, now).await? {
-                    return Ok(Claim::ItemLapsed);
+                    return Ok(Claim::ItemExpired);
                 }
                 jobs::save(tx, &job).await?;
                 sessions::take_turn(tx, &id, session_key).await?;

@@ -42,9 +42,10 @@ pub fn place(name: &str) {
 }
 
 fn planned() -> Option<Planned> {
-    let wish = std::env::var("COWHAND_FAULT").ok()?;
-    let (wish, panics) = wish.strip_prefix("panic:").map_or((&*wish, false), |wish| (wish, true));
-    let (place, turn) = wish.split_once(':').unwrap_or((wish, "1"));
+    let planned = std::env::var("COWHAND_FAULT").ok()?;
+    let (planned, panics) =
+        planned.strip_prefix("panic:").map_or((&*planned, false), |planned| (planned, true));
+    let (place, turn) = planned.split_once(':').unwrap_or((planned, "1"));
     let turn = AtomicU32::new(turn.parse().ok()?);
     Some(Planned { place: place.to_owned(), end: if panics { End::Work(turn) } else { End::Process(turn) } })
 }

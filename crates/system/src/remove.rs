@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Returns true if nothing is at this path. A path that cannot be checked, for example because of the mode of a folder
 /// above it, counts as existing.
-pub fn is_gone(path: &Path) -> bool {
+pub fn is_missing(path: &Path) -> bool {
     let kind = fs::metadata(path).err().map(|error| error.kind());
     matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }

@@ -145,7 +145,7 @@ impl WorkSource for FilesWorkSource {
         let item = item.clone();
         self.blocking(move |files| match files.look(&item, MAX_CLAIMED_ITEM_BYTES) {
             Ok((entry, ..)) => Ok(Some(entry.item)),
-            Err(ItemError::Gone(_)) => Ok(None),
+            Err(ItemError::Missing(_)) => Ok(None),
             Err(trouble) => Err(trouble.into()),
         })
         .await
@@ -156,9 +156,9 @@ impl WorkSource for FilesWorkSource {
         self.blocking(move |files| files.moved(&item, &by)).await
     }
 
-    async fn standing(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
+    async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let item = item.clone();
-        self.blocking(move |files| files.standing(&item)).await
+        self.blocking(move |files| files.queue_state(&item)).await
     }
 
     fn claimer(&self, item: &WorkItem) -> Option<Claimer> {

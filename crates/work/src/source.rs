@@ -85,13 +85,13 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     }
 
     /// Returns the current state of an item. It is queried directly, because a list may be out of date.
-    async fn standing(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
-        for (include_claimed, standing) in [(false, QueueState::Available), (true, QueueState::Claimed)] {
+    async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
+        for (include_claimed, queue_state) in [(false, QueueState::Available), (true, QueueState::Claimed)] {
             let mut options = FetchOptions { include_claimed, ..FetchOptions::default() };
             loop {
                 let page = self.fetch_available_work(&options).await?;
                 if page.items.iter().any(|listed| listed.id == *item) {
-                    return Ok(standing);
+                    return Ok(queue_state);
                 }
                 match page.next_cursor {
                     Some(cursor) if options.cursor.as_ref() != Some(&cursor) => options.cursor = Some(cursor),
@@ -105,7 +105,7 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
     /// Offers an item again that nobody holds, on request of a person. An item that is done or claimed is not changed,
     /// and the result says so.
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
-        let message = match self.standing(item).await? {
+        let message = match self.queue_state(item).await? {
             QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
             QueueState::Claimed => format!("{item} is claimed"),
             QueueState::Done => format!("{item} is done, or gone"),

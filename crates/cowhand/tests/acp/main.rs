@@ -121,7 +121,7 @@ impl Run {
     }
 
     fn ending(&mut self) -> Ending {
-        let ending = wait_until("the attempt to end", || match self.attempt.standing().unwrap() {
+        let ending = wait_until("the attempt to end", || match self.attempt.state().unwrap() {
             AttemptState::Ended(ending) => Some(ending),
             _ => None,
         });
@@ -152,7 +152,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !matches!(self.attempt.standing(), Ok(AttemptState::Ended(_))) {
+        if !matches!(self.attempt.state(), Ok(AttemptState::Ended(_))) {
             self.attempt.stop().ok();
             self.attempt.stop().ok();
         }

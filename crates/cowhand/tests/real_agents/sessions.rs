@@ -71,7 +71,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
     attempt.write_private(&launch.files).unwrap();
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let mut keeper = attempt.launch(program, &launch.start, prompt, &launch.environment).unwrap();
-    let ending = wait_until("the resumed session to end", || match attempt.standing().unwrap() {
+    let ending = wait_until("the resumed session to end", || match attempt.state().unwrap() {
         AttemptState::Ended(ending) => Some(ending),
         _ => None,
     });

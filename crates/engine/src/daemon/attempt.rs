@@ -43,7 +43,7 @@ use cowhand_run::supervision::AttemptState;
 use cowhand_run::tail::{TailFiles, Tailer};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// Why we stopped an attempt ourselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl AttemptTask {
     }
 
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
-        if !fresh && is_gone(self.attempt().folder()) && !self.end_strays().await {
+        if !fresh && is_missing(self.attempt().folder()) && !self.end_strays().await {
             return self.give_back(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
@@ -150,7 +150,7 @@ impl AttemptTask {
                     }
                     continue;
                 }
-                Err(error) if is_gone(self.attempt().folder()) => {
+                Err(error) if is_missing(self.attempt().folder()) => {
                     self.end_strays().await;
                     let lost = self.lost(format!("lost: its folder is gone: {error:#}"));
                     return self.settle(lost, rules).await;
@@ -192,7 +192,7 @@ impl AttemptTask {
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // First how it stands, then what it wrote: so nothing that was written before its end is missed.
-            let standing = attempt.on_blocking_thread(Attempt::standing).await?;
+            let standing = attempt.on_blocking_thread(Attempt::state).await?;
             if attempt.began()? {
                 output.tail.begin(self.now())?;
             }
@@ -313,7 +313,7 @@ impl AttemptTask {
             writable: &self.engine.loaded().writable,
         };
         let mut metadata = metadata::read(&place, self.job.id())?;
-        rules.redactor.hide_in(&mut metadata);
+        rules.redactor.redact_value(&mut metadata);
         Some(metadata)
     }
 

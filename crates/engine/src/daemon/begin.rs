@@ -28,7 +28,7 @@ use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_store::{StoreError, StoredSession};
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// What an attempt begins with.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ impl AttemptTask {
     /// restored.
     async fn clear(&self) -> io::Result<()> {
         let attempt = self.attempt();
-        if is_gone(attempt.folder()) {
+        if is_missing(attempt.folder()) {
             return Ok(());
         }
         warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
@@ -454,7 +454,7 @@ fn fresh(stored: &StoredSession, why: &str) -> Beginning {
 /// What of the config would stand among the arguments of its program although it is secret; then it is not started.
 fn shown_to_all(agent: &Agent, redactor: &Redactor) -> Option<String> {
     let prompt = agent.settings.system_prompt.as_deref()?;
-    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.hide(prompt) != prompt;
+    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.redact(prompt) != prompt;
     shown.then(|| {
         "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that".to_owned()
     })

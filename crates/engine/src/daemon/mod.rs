@@ -266,8 +266,12 @@ impl Daemon {
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
             // Whoever pays our debts renews it, or finds that it is lost.
-            Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
+            Claim::ItemExpired => self.engine.owed.notify_one(),
+            Claim::Taken
+            | Claim::AtCapacity
+            | Claim::SessionBusy
+            | Claim::NoProviderSlot
+            | Claim::OverBudget(_) => {}
         }
         Ok(())
     }

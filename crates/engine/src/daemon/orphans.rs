@@ -18,7 +18,7 @@ use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::{AttemptState, StopOutcome};
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// Between two looks at what is left of an attempt.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
 /// Fails if there is no store although attempts that it knew still run: a new store would know nothing of them, and they would
 /// be ended.
 pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
-    if !is_gone(&state.database()) {
+    if !is_missing(&state.database()) {
         return Ok(());
     }
     let place = state.database().display().to_string();
@@ -93,7 +93,7 @@ fn with_folder(
         if is_current(&job, number) {
             continue;
         }
-        match attempt.standing_if(|| Ok(running.contains(attempt.name()))) {
+        match attempt.state_if(|| Ok(running.contains(attempt.name()))) {
             Ok(AttemptState::Ended(_) | AttemptState::Gone) => {}
             Ok(AttemptState::Kept | AttemptState::Unkept) => found.push((attempt, job)),
             // What cannot be read may run all the same.
@@ -113,7 +113,7 @@ fn without_folder(
     is_current: impl Fn(&JobId, u32) -> bool,
 ) -> Vec<(Attempt, JobId, u32)> {
     let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
-    let homeless = attempts.filter(|attempt| is_gone(attempt.folder()));
+    let homeless = attempts.filter(|attempt| is_missing(attempt.folder()));
     let homeless = homeless.filter_map(|attempt| {
         let (job, number) = attempt.of_job()?;
         (!is_current(&job, number)).then_some((attempt, job, number))
@@ -182,10 +182,10 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
 
 /// Does what is due to end it, and says whether it is over.
 fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
-    if is_gone(attempt.folder()) {
+    if is_missing(attempt.folder()) {
         return attempt.end_strays().map(|any| !any);
     }
-    if matches!(attempt.standing()?, AttemptState::Ended(_) | AttemptState::Gone) {
+    if matches!(attempt.state()?, AttemptState::Ended(_) | AttemptState::Gone) {
         return Ok(true);
     }
     if by_force {

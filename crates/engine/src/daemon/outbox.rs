@@ -249,7 +249,7 @@ async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), Wor
     if is_claimed(&now) || is_same_text {
         return Ok(());
     }
-    match source.standing(id).await? {
+    match source.queue_state(id).await? {
         QueueState::Available => Err(WorkSourceError::Replaced(id.clone())),
         QueueState::Claimed | QueueState::Withdrawn | QueueState::Done => Ok(()),
     }

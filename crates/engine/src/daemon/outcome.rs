@@ -34,7 +34,7 @@ impl AttemptTask {
     /// What the attempt came to if it was settled before, in a history that the store does not have: its raw output is gone.
     pub(super) async fn settled_before(&self) -> Option<Settlement> {
         let (attempt, lost) = (self.attempt(), |message| self.lost(message));
-        let standing = attempt.on_blocking_thread(Attempt::standing).await.ok()?;
+        let standing = attempt.on_blocking_thread(Attempt::state).await.ok()?;
         let AttemptState::Ended(ending) = standing else { return None };
         if attempt.stdout().exists() {
             return None;

@@ -11,7 +11,7 @@ use super::attempt::{AttemptTask, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::StopOutcome;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// How long a keeper may take to end an attempt before we do it: the grace of the agent, that of what it leaves, and a
 /// little more. In a hurry there is no grace.
@@ -88,7 +88,7 @@ impl AttemptTask {
     /// Why a daemon before us has stopped it, if it has.
     pub(super) async fn stopped_before(&self) -> Option<Reason> {
         let attempt = self.attempt();
-        if is_gone(attempt.folder()) {
+        if is_missing(attempt.folder()) {
             return None;
         }
         let stopped = attempt.on_blocking_thread(Attempt::stopped).await.unwrap_or_else(|error| {

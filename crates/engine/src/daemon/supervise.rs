@@ -15,7 +15,7 @@ use crate::context::LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// So many panics over one attempt, and it is given up: what goes wrong each time will go wrong again.
 const MOST_PANICS: u32 = 5;
@@ -104,11 +104,11 @@ impl AttemptTask {
 
 /// Whether anything of it is left; if so, it is killed.
 fn lives(attempt: &Attempt) -> bool {
-    if is_gone(attempt.folder()) {
+    if is_missing(attempt.folder()) {
         // What cannot be seen now may live.
         return attempt.end_strays().unwrap_or(true);
     }
-    if matches!(attempt.standing(), Ok(AttemptState::Ended(_) | AttemptState::Gone)) {
+    if matches!(attempt.state(), Ok(AttemptState::Ended(_) | AttemptState::Gone)) {
         return false;
     }
     if let Err(error) = attempt.kill() {

@@ -182,7 +182,7 @@ impl Errand<'_> {
             taking.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
         let mut taken = store.take_item(taking.clone(), None, self.now()).await?;
-        if taken == Taken::PutBack && source.standing(id).await? == QueueState::Available {
+        if taken == Taken::PutBack && source.queue_state(id).await? == QueueState::Available {
             info!(item = %id, "a person has put it back, so the count of its failures starts anew");
             taking.unless.given_up = false;
             taken = store.take_item(taking, None, self.now()).await?;
@@ -294,7 +294,7 @@ impl Errand<'_> {
             if known.state != FailedItem::Offered && !is_time {
                 continue;
             }
-            match source.standing(&known.id).await? {
+            match source.queue_state(&known.id).await? {
                 QueueState::Done => store.forget_failures(known.queue, known.id).await?,
                 QueueState::Withdrawn => store.withdraw_failed(known.queue, known.id).await?,
                 QueueState::Available | QueueState::Claimed => {}

@@ -18,7 +18,7 @@ use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
 use cowhand_run::supervision::AttemptState;
 use cowhand_run::tail::{TailFiles, Tailer};
-use cowhand_system::remove::{absent_is_ok, is_gone};
+use cowhand_system::remove::{absent_is_ok, is_missing};
 
 /// What was read of an attempt while its job's output could not be written. It is there as long as that is so.
 const UNWRITTEN: &str = "unwritten.jsonl";
@@ -76,7 +76,7 @@ fn write_up(
     let start = attempt.start()?;
     let reader = start.reader.unwrap_or_else(Reader::command);
     let mut tail = Tailer::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
-    if let AttemptState::Ended(ending) = attempt.standing()? {
+    if let AttemptState::Ended(ending) = attempt.state()? {
         tail.finish(&ending, now, &mut |_| {})?;
     } else {
         tail.advance(now, &mut |_| {})?;
@@ -90,7 +90,7 @@ fn write_up(
 /// its output has to stand before that of the other.
 pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
-    if !is_gone(Attempt::new(state.path(), &job, number + 1).folder()) {
+    if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;
     }
     match write_up(attempt, state, &redactor_over(loaded, None), now) {

@@ -29,8 +29,8 @@ impl Fleet {
         let named = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
         let named = self.found(job.id(), attempt, named).await?;
         // A mask may be longer than what it hides, but not by so much that it would matter.
-        let summary = report::summary(&redactor.hide(summary)).map_err(FleetError::ReportRefused)?;
-        let artifacts = named.iter().map(|artifact| redactor.hide(artifact).into_owned()).collect();
+        let summary = report::summary(&redactor.redact(summary)).map_err(FleetError::ReportRefused)?;
+        let artifacts = named.iter().map(|artifact| redactor.redact(artifact).into_owned()).collect();
         let now = self.engine.clock.now();
         let report = Report { outcome, summary, artifacts, reported_at: now };
         match self.store().report(job.id().clone(), attempt, report, now).await? {

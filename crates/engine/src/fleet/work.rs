@@ -303,7 +303,7 @@ fn untold(view: &ItemView) -> Option<FleetError> {
 
 /// Why an item cannot be completed, and how it can.
 async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
-    match queue.source.standing(item).await {
+    match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
             format!(
                 "it {stands}; `cowhand work retry {item}` makes it available, and then it can be completed"

@@ -58,9 +58,9 @@ impl Tried {
 
     /// As it may be written down.
     fn redacted(self, redactor: &Redactor) -> Self {
-        let hide = |text: String| redactor.hide(&text).into_owned();
+        let hide = |text: String| redactor.redact(&text).into_owned();
         let said_in_short = |said: Option<String>| {
-            let said = said.map(|said| cut(redactor.hide(&said).trim(), 0, SAID_CAP));
+            let said = said.map(|said| cut(redactor.redact(&said).trim(), 0, SAID_CAP));
             said.filter(|said| !said.is_empty())
         };
         match self {

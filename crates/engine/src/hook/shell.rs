@@ -21,7 +21,7 @@ use cowhand_run::start::{KeeperLimits, StartSpec};
 use cowhand_run::supervision::AttemptState;
 use cowhand_store::OwedHook;
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 const TIMEOUT_MS: u64 = 30_000;
 /// From the stop signal to the kill.
@@ -40,10 +40,10 @@ pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
         return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
     }
     let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
-    if is_gone(attempt.folder()) {
+    if is_missing(attempt.folder()) {
         return None;
     }
-    match (attempt.on_blocking_thread(Attempt::standing).await, attempt.began()) {
+    match (attempt.on_blocking_thread(Attempt::state).await, attempt.began()) {
         (Ok(AttemptState::Gone), Ok(false)) => None,
         _ => Some(follow(engine, owed, &attempt).await),
     }
@@ -97,7 +97,7 @@ async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
-        let standing = attempt.on_blocking_thread(Attempt::standing).await;
+        let standing = attempt.on_blocking_thread(Attempt::state).await;
         let ending = match standing {
             Ok(AttemptState::Ended(ending)) => ending,
             Ok(AttemptState::Gone) => return ended(attempt, None, limit),

@@ -58,7 +58,7 @@ fn job_of(entry: &DirEntry) -> Option<JobId> {
 pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()> {
     for number in 1..=attempts {
         let attempt = Attempt::new(state.path(), job, number);
-        if matches!(attempt.standing(), Ok(AttemptState::Kept | AttemptState::Unkept)) {
+        if matches!(attempt.state(), Ok(AttemptState::Kept | AttemptState::Unkept)) {
             return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
         }
         named(attempt.folder(), remove_folder(attempt.folder()))?;
@@ -142,7 +142,7 @@ mod tests {
                         both.wait();
                         for _ in 0..20 {
                             // Gone or not: it must not be in the way.
-                            attempt.standing().ok();
+                            attempt.state().ok();
                             fs::write(attempt.folder().join("keeper.log"), "last words").ok();
                         }
                     });

@@ -181,7 +181,7 @@ pub async fn items(
         if is_held || shown(&views, &failed.id) {
             continue;
         }
-        match queue.source.standing(&failed.id).await? {
+        match queue.source.queue_state(&failed.id).await? {
             QueueState::Withdrawn => {
                 let item = match &failed.item {
                     Some(item) => Some(item.clone()),
@@ -354,7 +354,7 @@ impl Queue {
         }
         let has_failed =
             known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
-        let status = match self.source.standing(&item.id).await? {
+        let status = match self.source.queue_state(&item.id).await? {
             QueueState::Available => ItemStatus::Available,
             QueueState::Claimed => ItemStatus::Claimed,
             QueueState::Withdrawn if has_failed => ItemStatus::GivenUp,

@@ -17,12 +17,12 @@ impl Pieces {
         self.held += piece;
         let rest = self.held.split_off(under.0.settled(&self.held));
         let told = std::mem::replace(&mut self.held, rest);
-        under.0.hide(&told).into_owned()
+        under.0.redact(&told).into_owned()
     }
 
     /// Returns the rest after the last piece.
     pub(super) fn rest(&mut self, under: &Under) -> String {
-        under.0.hide(&std::mem::take(&mut self.held)).into_owned()
+        under.0.redact(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     fn at_every_place() {
         let text = "x=sk-aa-aab-sk-aa-aac; sk-aa";
         let secrets = ["sk-aa-aab", "sk-aa-aac", "aab-sk"];
-        let whole = Redactor::of(secrets.map(str::to_owned).into()).hide(text).into_owned();
+        let whole = Redactor::of(secrets.map(str::to_owned).into()).redact(text).into_owned();
         for first in 0..text.len() {
             for second in first..text.len() {
                 let pieces = [&text[..first], &text[first..second], &text[second..]];

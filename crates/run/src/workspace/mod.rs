@@ -21,7 +21,7 @@ use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
 use git::Git;
-pub use remove::{Left, branch_has_gone, remove};
+pub use remove::{Left, branch_is_removed, remove};
 pub use setup::{Setup, SetupFailure, set_up};
 
 /// Basis of a workspace.

@@ -46,7 +46,7 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, String> {
 }
 
 /// Returns true if the branch of a removed workspace could be removed, because its commits are elsewhere by now.
-pub fn branch_has_gone(workspace: &Workspace) -> Result<bool, String> {
+pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, String> {
     if !workspace.repository.is_dir() {
         return Ok(true);
     }

@@ -347,7 +347,7 @@ async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
     let holder = hold(&store, schedule, "x").await;
     let lease = SignedDuration::from_secs(30);
     let claim = |now| store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(now));
-    assert_eq!(claim(3600).await.unwrap(), Claim::ItemLapsed);
+    assert_eq!(claim(3600).await.unwrap(), Claim::ItemExpired);
     assert_eq!(store.job(holder.clone()).await.unwrap().unwrap().status(), JobStatus::Pending);
     let due = store.items_to_renew(at(3600)).await.unwrap();
     store.renewed(due[0].holder.clone(), at(7200)).await.unwrap();

@@ -39,7 +39,7 @@ pub(super) struct Content {
 
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    Gone,
+    Missing,
     /// Reason why the file cannot be used; it continues the sentence "the file …".
     Unusable(String),
     Failed(io::Error),
@@ -83,7 +83,7 @@ impl Folder {
         let file = if to_change { root.file_to_change(&name) } else { root.file(&name) };
         let file = file.map_err(|error| match error {
             NotOpened::Link => Unreadable::Unusable("is a symbolic link, which is not followed".to_owned()),
-            NotOpened::Missing => Unreadable::Gone,
+            NotOpened::Missing => Unreadable::Missing,
             NotOpened::NotRegular => Unreadable::Unusable("is not a plain file".to_owned()),
             error => Unreadable::Failed(error.into()),
         })?;

@@ -42,7 +42,7 @@ impl FileStatus {
         matches!(self, Self::Claimed { by: Some(by), .. } if by == holder)
     }
 
-    pub(super) fn standing(&self, now: Timestamp) -> QueueState {
+    pub(super) fn queue_state(&self, now: Timestamp) -> QueueState {
         match self {
             _ if self.is_available(now) => QueueState::Available,
             Self::Available | Self::Claimed { .. } => QueueState::Claimed,

@@ -23,7 +23,7 @@ const MAX_CHANGE_TRIES: usize = 5;
 /// Why an item cannot be read or changed.
 #[derive(Debug)]
 pub(super) enum ItemError {
-    Gone(WorkItemId),
+    Missing(WorkItemId),
     /// The file is not an item, or its state is invalid.
     Unusable(PathBuf, String),
     Failed(PathBuf, io::Error),
@@ -32,7 +32,7 @@ pub(super) enum ItemError {
 impl ItemError {
     pub(super) fn refusal(self) -> ClaimResult {
         let reason = match &self {
-            Self::Gone(_) => ClaimFailureReason::NotFound,
+            Self::Missing(_) => ClaimFailureReason::NotFound,
             Self::Unusable(..) => ClaimFailureReason::InvalidState,
             Self::Failed(_, error) if is_denied(error) => ClaimFailureReason::PermissionDenied,
             Self::Failed(..) => ClaimFailureReason::SourceError,
@@ -44,7 +44,7 @@ impl ItemError {
 impl From<ItemError> for WorkSourceError {
     fn from(trouble: ItemError) -> Self {
         match trouble {
-            ItemError::Gone(item) => Self::NotFound(item),
+            ItemError::Missing(item) => Self::NotFound(item),
             ItemError::Unusable(path, reason) => Self::Io {
                 path,
                 error: io::Error::new(io::ErrorKind::InvalidData, format!("the file {reason}")),
@@ -99,7 +99,7 @@ impl Inner {
             };
             match self.look(&id, MAX_ITEM_BYTES) {
                 Ok((entry, _)) => see(Ok(entry)),
-                Err(ItemError::Gone(_)) => {}
+                Err(ItemError::Missing(_)) => {}
                 Err(ItemError::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
                 Err(ItemError::Failed(file, error)) => {
                     see(Err(Skipped { file, reason: format!("cannot be read: {error}") }));
@@ -118,7 +118,7 @@ impl Inner {
 
     pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(FileItem, Document), ItemError> {
         if id.source() != NAME {
-            return Err(ItemError::Gone(id.clone()));
+            return Err(ItemError::Missing(id.clone()));
         }
         let content = self.folder.read(id.external_id(), most, false);
         let content = content.map_err(|error| self.trouble(id, error))?;
@@ -140,7 +140,7 @@ impl Inner {
     fn trouble(&self, id: &WorkItemId, error: Unreadable) -> ItemError {
         let path = self.folder.file(id.external_id());
         match error {
-            Unreadable::Gone => ItemError::Gone(id.clone()),
+            Unreadable::Missing => ItemError::Missing(id.clone()),
             Unreadable::Unusable(reason) => ItemError::Unusable(path, reason),
             Unreadable::Failed(error) => ItemError::Failed(path, error),
         }
@@ -154,7 +154,7 @@ impl Inner {
         mut decide: impl FnMut(&FileItem, &mut Document) -> Result<Change<T>, String>,
     ) -> Result<T, ItemError> {
         if id.source() != NAME {
-            return Err(ItemError::Gone(id.clone()));
+            return Err(ItemError::Missing(id.clone()));
         }
         let path = self.folder.file(id.external_id());
         let failed = |error| ItemError::Failed(path.clone(), error);
@@ -272,11 +272,11 @@ impl Inner {
 }
 
 impl Inner {
-    pub(super) fn standing(&self, id: &WorkItemId) -> Result<QueueState, WorkSourceError> {
+    pub(super) fn queue_state(&self, id: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let now = self.clock.now();
         match self.look(id, MAX_CLAIMED_ITEM_BYTES) {
-            Ok((entry, _)) => Ok(entry.status.standing(now)),
-            Err(ItemError::Gone(_)) => Ok(QueueState::Done),
+            Ok((entry, _)) => Ok(entry.status.queue_state(now)),
+            Err(ItemError::Missing(_)) => Ok(QueueState::Done),
             Err(trouble) => Err(trouble.into()),
         }
     }
@@ -310,7 +310,7 @@ impl Inner {
     pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let now = self.clock.now();
         let offered =
-            self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| match entry.status.standing(now) {
+            self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| match entry.status.queue_state(now) {
                 QueueState::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
                 QueueState::Withdrawn => {
                     document.set(&[("status", Some("available"))])?;

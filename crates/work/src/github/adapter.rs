@@ -195,7 +195,7 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn standing(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
+    async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         match number(item) {
             Some(number) => Ok(self.stands(number).await?),
             None => Ok(QueueState::Done),

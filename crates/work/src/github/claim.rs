@@ -145,7 +145,7 @@ impl GitHubWorkSource {
             return Err(claimed_by(rival));
         }
         let has_claim =
-            marks.is_some_and(|marks| marks.holder().is_some() || marks.lapsed().next().is_some());
+            marks.is_some_and(|marks| marks.holder().is_some() || marks.expired().next().is_some());
         if issue.has_label(&self.settings.in_progress) && !has_claim {
             let label = &self.settings.in_progress;
             return Err((ClaimFailureReason::AlreadyClaimed, format!("it has the label {label:?} already")));
@@ -169,9 +169,9 @@ impl GitHubWorkSource {
             self.withdraw(&marks, by).await;
             return Ok(Err(refusal));
         }
-        for (lapsed, claim) in marks.lapsed() {
+        for (expired, claim) in marks.expired() {
             debug!(number, holder = claim.holder, "GitHub: taking over a claim that lapsed");
-            if let Err(error) = issues.delete_comment(lapsed.id).await {
+            if let Err(error) = issues.delete_comment(expired.id).await {
                 warn!(%error, "GitHub: a lapsed claim's comment stays");
             }
         }

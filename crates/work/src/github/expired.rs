@@ -32,7 +32,7 @@ impl Known {
 impl GitHubWorkSource {
     /// Finds expired claims. A label without a marker is the claim of another program or a person, and does not expire.
     pub(super) async fn find_expired(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
-        let (mut lapsed, mut seen, mut number) = (Vec::new(), HashMap::new(), 1);
+        let (mut expired, mut seen, mut number) = (Vec::new(), HashMap::new(), 1);
         loop {
             let page = self.issues().page(&self.settings.in_progress, number).await?;
             let is_claimed = |issue: &Issue| issue.has_label(&self.settings.in_progress);
@@ -50,7 +50,7 @@ impl GitHubWorkSource {
                     let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
                     let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until}");
                     let claimer = Some(Claimer { fleet: fleet.clone(), holder: holder.clone() });
-                    lapsed.push(ExpiredClaim { item: work_item(issue)?, left_by, claimer });
+                    expired.push(ExpiredClaim { item: work_item(issue)?, left_by, claimer });
                 } else {
                     let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
                     seen.insert(issue.number, known);
@@ -62,7 +62,7 @@ impl GitHubWorkSource {
             }
         }
         self.watched.replace(seen);
-        Ok(lapsed)
+        Ok(expired)
     }
 }
 
@@ -71,7 +71,7 @@ fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;
     }
-    marks.lapsed().max_by_key(|(_, claim)| claim.until).map(|(_, claim)| claim)
+    marks.expired().max_by_key(|(_, claim)| claim.until).map(|(_, claim)| claim)
 }
 
 impl ClaimedIssues {

@@ -70,7 +70,7 @@ impl Issues<'_> {
     /// Removes a label. A label that is not there counts as removed.
     pub(super) async fn remove_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels/{}", self.repo, encoded(label));
-        gone(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
+        ignore_missing(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
     }
 
     pub(super) async fn close_as_completed(self, number: u64) -> Result<(), GitHubApiError> {
@@ -137,11 +137,11 @@ impl Issues<'_> {
 
     pub(super) async fn delete_comment(self, comment: u64) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/comments/{comment}", self.repo);
-        gone(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
+        ignore_missing(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
     }
 }
 
-fn gone<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
+fn ignore_missing<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
     match result {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),

@@ -172,7 +172,7 @@ impl Marks {
         })
     }
 
-    fn standing(&self, marked: &Marked, claim: &ClaimMarker) -> ClaimState {
+    fn claim_state(&self, marked: &Marked, claim: &ClaimMarker) -> ClaimState {
         let was_late =
             claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, CLAIM_CLOCK_MARGIN));
         if was_late || self.now > ends(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
@@ -185,12 +185,13 @@ impl Marks {
 
     /// Returns the earliest live claim; of several in one second the one with the lowest number.
     pub(super) fn holder(&self) -> Option<(&Marked, &ClaimMarker)> {
-        let live = self.claims().filter(|(marked, claim)| self.standing(marked, claim) == ClaimState::Live);
+        let live =
+            self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Live);
         live.min_by_key(|(marked, _)| (marked.created_at, marked.id))
     }
 
-    pub(super) fn lapsed(&self) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
-        self.claims().filter(|(marked, claim)| self.standing(marked, claim) == ClaimState::Expired)
+    pub(super) fn expired(&self) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
+        self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Expired)
     }
 
     /// Returns the claims of a claimant, also expired ones.

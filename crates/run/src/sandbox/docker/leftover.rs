@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::engine::{ContainerEngine, EngineError, at_once};
 use crate::attempt::Attempt;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// Record in the attempt's folder, from before the container is created until it is removed.
 const CONTAINER_FILE: &str = "container";
@@ -96,7 +96,7 @@ impl Attempt {
     /// Ends the container, for synchronous callers. If the engine does not answer, the processes can be found by their
     /// variable.
     pub(crate) fn end_container(&self) {
-        if is_gone(&self.folder().join(CONTAINER_FILE)) {
+        if is_missing(&self.folder().join(CONTAINER_FILE)) {
             return;
         }
         let ended = at_once(end_of(self)).map_err(|error| error.to_string()).flatten();
