@@ -43,7 +43,7 @@ impl Scene {
             grace_ms: self.grace_ms,
             reader: None,
             limits: None,
-            enclosure: None,
+            sandbox: None,
         }
     }
 

@@ -108,7 +108,7 @@ fn end_group(child: &Child) {
 
 /// Kept parts of stdout.
 #[derive(Default)]
-struct ToldOut {
+struct KeptOutput {
     beginning: Vec<u8>,
     /// Set if there was more output.
     cut: bool,
@@ -116,10 +116,10 @@ struct ToldOut {
 }
 
 /// Keeps the first and last bytes of a pipe, and discards the rest, so that the writer is not blocked.
-fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<ToldOut> {
+fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<KeptOutput> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut kept = ToldOut::default();
+        let mut kept = KeptOutput::default();
         read(&mut pipe, |bytes| {
             let room = most - kept.beginning.len();
             kept.cut |= bytes.len() > room;

@@ -9,16 +9,16 @@ use tokio::sync::watch;
 /// Notifier of output. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Growth {
-    heard: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
+    listeners: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
     any: watch::Sender<()>,
 }
 
 impl Growth {
     /// Subscribes to a job's output. Read once after this call.
     pub fn of(&self, job: &JobId) -> watch::Receiver<()> {
-        let mut heard = self.heard();
-        heard.retain(|_, listeners| listeners.receiver_count() > 0);
-        heard.entry(job.clone()).or_default().subscribe()
+        let mut listeners = self.listeners();
+        listeners.retain(|_, listeners| listeners.receiver_count() > 0);
+        listeners.entry(job.clone()).or_default().subscribe()
     }
 
     /// Subscribes to the output of all jobs.
@@ -28,15 +28,15 @@ impl Growth {
 
     /// Notifies the readers of a job. Called after the write, so that they find the output.
     pub fn tell(&self, job: &JobId) {
-        if let Some(listeners) = self.heard().get(job) {
+        if let Some(listeners) = self.listeners().get(job) {
             listeners.send_replace(());
         }
         self.any.send_replace(());
     }
 
-    fn heard(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<()>>> {
+    fn listeners(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<()>>> {
         // A panic cannot leave the map inconsistent.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,6 +59,6 @@ mod tests {
         assert!(of_one.has_changed().unwrap(), "also what came before somebody waits");
         drop((of_one, of_other));
         drop(growth.of(&one));
-        assert_eq!(growth.heard().len(), 1, "who has gone is forgotten");
+        assert_eq!(growth.listeners().len(), 1, "who has gone is forgotten");
     }
 }

@@ -79,15 +79,15 @@ impl Jsonl {
 pub fn final_output(path: &Path) -> io::Result<Option<String>> {
     let Some(file) = open(path)? else { return Ok(None) };
     let length = file.metadata()?.len();
-    let output = heard(file, length.saturating_sub(TAIL_BYTES))?;
+    let output = read_output(file, length.saturating_sub(TAIL_BYTES))?;
     if output.is_said() || length <= TAIL_BYTES {
         return Ok(output.into_text());
     }
     let Some(file) = open(path)? else { return Ok(None) };
-    heard(file, 0).map(FinalOutput::into_text)
+    read_output(file, 0).map(FinalOutput::into_text)
 }
 
-fn heard(mut file: File, from: u64) -> io::Result<FinalOutput> {
+fn read_output(mut file: File, from: u64) -> io::Result<FinalOutput> {
     file.seek(SeekFrom::Start(from))?;
     let (mut lines, mut line, mut output) = (BufReader::new(file), Vec::new(), FinalOutput::default());
     // The first line may be incomplete; then it is not a message.

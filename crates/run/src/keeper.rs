@@ -116,7 +116,7 @@ async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
     };
     fault::place("keeper-ready");
     let mut streams = BoundedStreams::default();
-    let wrapped = start.enclosure.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
+    let wrapped = start.sandbox.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
     let mut making = if wrapped { Some(Making::watched()?) } else { None };
     let spawned = spawn(attempt, start, &mut streams, making.as_ref());
     making.iter_mut().for_each(Making::spawned);
@@ -201,7 +201,7 @@ fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, Stri
     // control groups run in parallel.
     let (synced, groups) = std::thread::scope(|scope| {
         let synced = std::thread::Builder::new().spawn_scoped(scope, || attempt.sync_names());
-        let caps = start.enclosure.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
+        let caps = start.sandbox.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
         let groups = Groups::enter(attempt, &caps);
         let panicked = |_| Err(io::Error::other("the sync panicked"));
         (synced.and_then(|synced| synced.join().unwrap_or_else(panicked)), groups)
@@ -249,12 +249,12 @@ fn spawn(
     streams: &mut BoundedStreams,
     making: Option<&Making>,
 ) -> io::Result<Option<i32>> {
-    let mut argv: Vec<OsString> = match &start.enclosure {
+    let mut argv: Vec<OsString> = match &start.sandbox {
         None => start.argv.iter().map(Into::into).collect(),
-        Some(enclosure) => sandbox::argv(enclosure, attempt, &start.directory, &start.argv)?,
+        Some(sandbox) => sandbox::argv(sandbox, attempt, &start.directory, &start.argv)?,
     };
     if let Some(making) = making {
-        making.told_by(&mut argv);
+        making.add_status_pipe(&mut argv);
     }
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);

@@ -60,15 +60,15 @@ impl Launch {
             grace_ms: STOP_GRACE_MS,
             reader: Some(reader),
             limits: None,
-            enclosure: None,
+            sandbox: None,
         };
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 
     /// Returns itself unless its sandbox is not available at present.
     pub async fn ready(self) -> Result<Self, String> {
-        match &self.start.enclosure {
-            Some(enclosure) => enclosure.ready().await.map(|()| self),
+        match &self.start.sandbox {
+            Some(sandbox) => sandbox.ready().await.map(|()| self),
             None => Ok(self),
         }
     }

@@ -63,12 +63,12 @@ impl Line {
     pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
         // The other end may still be open in this process, so there is no end of file.
         self.0.set_nonblocking(true)?;
-        let mut told = Vec::new();
-        match self.0.read_to_end(&mut told) {
+        let mut report = Vec::new();
+        match self.0.read_to_end(&mut report) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        match serde_json::from_slice(&told) {
+        match serde_json::from_slice(&report) {
             Ok(MinderReport::Ended(status)) => Ok(ExitStatus::from_raw(status)),
             Ok(MinderReport::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
             Ok(MinderReport::NotStarted { code: None, message }) => Err(io::Error::other(message)),
@@ -80,11 +80,11 @@ impl Line {
 /// Runs a minder process.
 pub fn mind(argv: &[OsString]) -> ExitCode {
     let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut line| {
-        let told = match run(argv, line.try_clone()?) {
+        let report = match run(argv, line.try_clone()?) {
             Ok(status) => MinderReport::Ended(status),
             Err(error) => MinderReport::NotStarted { code: error.raw_os_error(), message: error.to_string() },
         };
-        line.write_all(&serde_json::to_vec(&told)?)
+        line.write_all(&serde_json::to_vec(&report)?)
     });
     // Nobody reads the output of a minder.
     if minded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

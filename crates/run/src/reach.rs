@@ -55,15 +55,15 @@ fn own_folders(folder: &Path) -> Vec<&Path> {
 
 /// Waits until the folder can be reached.
 pub(super) async fn regained(attempt: &Attempt) {
-    let mut told = false;
+    let mut reported = false;
     loop {
         restore(attempt);
         let Some(closed) = closed_folder(&attempt.folder().join(KEEPER_FILE)) else { return };
-        if !told {
+        if !reported {
             let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
             complain(attempt.folder(), &message);
         }
-        told = true;
+        reported = true;
         tokio::time::sleep(WRITE_RETRY_DELAY).await;
     }
 }

@@ -25,8 +25,8 @@ pub struct StartSpec {
     #[serde(default)]
     pub limits: Option<KeeperLimits>,
     /// Sandbox, if there is one.
-    #[serde(default)]
-    pub enclosure: Option<SandboxPlan>,
+    #[serde(default, rename = "enclosure")]
+    pub sandbox: Option<SandboxPlan>,
 }
 
 impl StartSpec {

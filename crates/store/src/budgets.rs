@@ -28,7 +28,7 @@ statements! {
     DEAREST = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
         attempts.tokens from attempts join jobs on jobs.id = attempts.job_id where jobs.agent = $1 \
         and attempts.ended_at is not null and attempts.tokens is not null order by jobs.number desc limit 20) as latest";
-    HEARD = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
+    USAGE_OF_ATTEMPT = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
     HEAR = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
         where job_id = $1 and number = $2";
     USED_NOTHING = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
@@ -124,7 +124,9 @@ pub(super) async fn end(
     silent: bool,
     outcome: &Outcome,
 ) -> Result<Option<JobUsage>, StoreError> {
-    let Some(row) = tx.one(HEARD, args![job.id().as_str(), job.attempts()]).await? else { return Ok(told) };
+    let Some(row) = tx.one(USAGE_OF_ATTEMPT, args![job.id().as_str(), job.attempts()]).await? else {
+        return Ok(told);
+    };
     let used = told.map_or_else(|| row.json_opt("usage"), |told| Ok(Some(told)))?;
     let reserved = Reservation { amount: amount(&row, "reserved_microdollars", "reserved_tokens")? };
     let used = budget::assume(used, silent, reserved);

@@ -41,7 +41,7 @@ statements! {
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens, \
         started_boot) values ($1, $2, $3, $4, $5, $6, $7)";
     BACK_OFF = same "update jobs set backoff_from = $2, backoff_boot = $3 where id = $1";
-    HEARD_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
+    USAGE_OR_REPORT_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
         and (usage is not null or report is not null)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
     ACTED = same "update jobs set acted = 1 where id = $1";
@@ -257,7 +257,7 @@ impl Store {
                 if !jobs::is_ours(tx, &job, epoch).await? {
                     return Ok(GivenBack::Fenced);
                 }
-                let heard = tx.one(HEARD_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                let heard = tx.one(USAGE_OR_REPORT_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
                 if heard.is_some() {
                     return Ok(GivenBack::Began);
                 }

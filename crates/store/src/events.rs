@@ -20,7 +20,7 @@ statements! {
         where actor is not null order by seq desc limit $1";
     CANCELLATION = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq";
-    TOLD_OF_ITEM = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
+    LAST_ITEM_REPORT = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
         and type in ('work:reported', 'work:released', 'work:dropped', 'work:delayed') order by seq desc limit 1";
 }
 
@@ -58,9 +58,9 @@ impl Store {
     }
 
     /// Returns the last event about a report to the source of a job's item, delivered or not.
-    pub async fn told_of_item(&self, job: JobId) -> Result<Option<Event>, StoreError> {
+    pub async fn last_item_report(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let row =
-            self.read(move |tx| Box::pin(async move { tx.one(TOLD_OF_ITEM, args![job.as_str()]).await }));
+            self.read(move |tx| Box::pin(async move { tx.one(LAST_ITEM_REPORT, args![job.as_str()]).await }));
         row.await?.as_ref().map(read_event).transpose()
     }
 

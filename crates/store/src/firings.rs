@@ -129,7 +129,7 @@ pub enum Prepared {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
     pub due: Timestamp,
-    pub occasion: FiringContext,
+    pub context: FiringContext,
     /// Number of tries, including this one.
     pub tries: u32,
 }
@@ -281,8 +281,8 @@ async fn take_preparing(
     let row = tx.one(TAKE_PREPARING, args![schedule, key.as_str(), node, until]).await?;
     row.map_or(Ok(TakePreparing::Done), |row| {
         let (due, tries) = (row.time("due_at")?, row.count("prepare_tries")?);
-        let occasion = row.json_opt("occasion")?.unwrap_or_default();
-        Ok(TakePreparing::Ours(Preparation { due, occasion, tries }))
+        let context = row.json_opt("occasion")?.unwrap_or_default();
+        Ok(TakePreparing::Ours(Preparation { due, context, tries }))
     })
 }
 
@@ -340,12 +340,12 @@ async fn fire_once(
     let mut record = schedules::lock(tx, schedule).await?;
     let outcome = decision.outcome();
     let reason = outcome.skip_reason().map(SkipReason::as_str);
-    let occasion = match &decision {
-        Decision::Prepare(occasion) => Some(jobs::written(occasion)?),
+    let context = match &decision {
+        Decision::Prepare(context) => Some(jobs::written(context)?),
         Decision::Run(_) | Decision::Skip(_) | Decision::Miss | Decision::Coalesce => None,
     };
-    let number = if occasion.is_some() { next_number(tx, schedule).await? } else { 0 };
-    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion, number, note];
+    let number = if context.is_some() { next_number(tx, schedule).await? } else { 0 };
+    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, context, number, note];
     if tx.execute(ADD_FIRING, row).await? == 0 {
         // The clock was set back and reaches this due time again: the schedule moves on to the next one.
         if key.kind() == "cron" && record.last_due.is_none_or(|last| last < due) {

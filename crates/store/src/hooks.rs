@@ -51,7 +51,7 @@ statements! {
 
 /// A hook that the caller has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwedHook {
+pub struct TakenHook {
     pub job: JobId,
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
@@ -122,7 +122,7 @@ impl Store {
         node: String,
         lease_until: Timestamp,
         now: Timestamp,
-    ) -> Result<Option<OwedHook>, StoreError> {
+    ) -> Result<Option<TakenHook>, StoreError> {
         let long_ago = now.checked_sub(HOOK_TAKEOVER_DELAY).unwrap_or(Timestamp::MIN);
         let asked = args![now, node.as_str(), long_ago];
         let due = self.read(move |tx| Box::pin(async move { tx.one(DUE_HOOK, asked).await })).await?;
@@ -145,26 +145,26 @@ impl Store {
                 run.tries += 1;
                 run.started_at.get_or_insert(now);
                 let (agent, schedule) = (row.parse("agent")?, row.parse_opt("schedule")?);
-                Ok(Some(OwedHook { job, agent, schedule, run, begun_by }))
+                Ok(Some(TakenHook { job, agent, schedule, run, begun_by }))
             })
         })
         .await
     }
 
     /// Extends the lease of a hook run. Returns false if another node has it.
-    pub async fn renew_hook(&self, owed: &OwedHook, until: Timestamp) -> Result<bool, StoreError> {
-        let row = args![owed.job.as_str(), owed.run.number, owed.run.tries, until];
+    pub async fn renew_hook(&self, taken: &TakenHook, until: Timestamp) -> Result<bool, StoreError> {
+        let row = args![taken.job.as_str(), taken.run.number, taken.run.tries, until];
         self.write(move |tx| Box::pin(async move { Ok(tx.execute(RENEW_HOOK, row).await? == 1) })).await
     }
 
     /// Schedules another try.
     pub async fn postpone_hook(
         &self,
-        owed: &OwedHook,
+        taken: &TakenHook,
         reason: String,
         not_before: Timestamp,
     ) -> Result<(), StoreError> {
-        let row = args![owed.job.as_str(), owed.run.number, owed.run.tries, not_before, reason];
+        let row = args![taken.job.as_str(), taken.run.number, taken.run.tries, not_before, reason];
         self.write(move |tx| Box::pin(async move { tx.execute(POSTPONE_HOOK, row).await.map(drop) })).await
     }
 
@@ -172,13 +172,13 @@ impl Store {
     /// node has it.
     pub async fn end_hook(
         &self,
-        owed: OwedHook,
+        taken: TakenHook,
         end: HookEnd,
         said: Option<String>,
         ends_the_rest: bool,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(move |tx| Box::pin(end_hook(tx, owed, end, said, ends_the_rest, now))).await
+        self.write(move |tx| Box::pin(end_hook(tx, taken, end, said, ends_the_rest, now))).await
     }
 
     /// Takes up the hooks of a node that has just started: its former process has ended.
@@ -254,13 +254,13 @@ pub(super) async fn job_ended(
 
 async fn end_hook(
     tx: &mut Tx<'_>,
-    owed: OwedHook,
+    taken: TakenHook,
     end: HookEnd,
     said: Option<String>,
     ends_the_rest: bool,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let OwedHook { job, agent, schedule, run, .. } = owed;
+    let TakenHook { job, agent, schedule, run, .. } = taken;
     let label = run.label();
     let (state, reason) = match end {
         HookEnd::Completed { note } => (HookState::Completed, note),

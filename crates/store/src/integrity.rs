@@ -13,9 +13,9 @@ impl Store {
         if let Database::Sqlite { readers, .. } = &self.database {
             let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;
             let rows = rows.map_err(|error| StoreError::statement("integrity_check", error))?;
-            let told: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
-            if told != ["ok"] {
-                return Err(StoreError::Damaged(told.join("; ")));
+            let results: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+            if results != ["ok"] {
+                return Err(StoreError::Damaged(results.join("; ")));
             }
         }
         self.snapshot().await?;

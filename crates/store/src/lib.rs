@@ -84,12 +84,12 @@ pub use firings::{
     TakePreparing,
 };
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
-pub use hooks::{HookEnd, OwedHook};
+pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
 pub use items::{HeldItem, ItemState, NewItemClaim, OfFiring, Taken, Unless};
 pub use jobs::JobFilter;
 pub use nodes::{BusyNode, Joined, NodePresence};
-pub use reports::{AttemptDesk, ReportMade};
+pub use reports::{AttemptLocation, ReportMade};
 pub use retention::{Ended, Pruned, RemovedJob};
 pub use sessions::{RunsAt, StoredSession};
 pub use tokens::{NewToken, TokenRecord};

@@ -18,16 +18,16 @@ statements! {
     STALE_CLAIMS = same "select holder from items where state = 'claiming' and until <= $1 limit 1";
     GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
     CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
-    OWED = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
-    OWED_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
-    TAKE_OWED = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
-    TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
+    DUE_ENTRIES = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
+    DUE_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
+    NEXT_ENTRY = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
+    LEASE_ENTRY = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
     // Only entries that this node tried last, and not those that were never tried.
     TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
         and last_error is not null and not_before > $3";
-    RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
+    RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";
     // Leased or waiting for another try: no wait is longer than this.
-    CAP_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
+    CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
     // Claims outside expire by other clocks, so they are renewed now.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
@@ -54,7 +54,7 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let by = tx.by.clone();
-                owe(tx, &holder, &closing, by.as_ref(), now).await
+                add_outbox_entry(tx, &holder, &closing, by.as_ref(), now).await
             })
         })
         .await
@@ -62,7 +62,7 @@ impl Store {
 
     /// Adds the result of an ended job to the outbox again if an item is still claimed by it, so that the item is not
     /// worked on again. Returns false if there is no result, or another holder has the item.
-    pub async fn owe_again(
+    pub async fn report_again(
         &self,
         taking: NewItemClaim,
         job: JobId,
@@ -83,7 +83,7 @@ impl Store {
                     return Ok(false);
                 }
                 let ours = items::insert(tx, &taking, job.id().as_str()).await?;
-                Ok(ours && owe(tx, job.id().as_str(), &closing, None, now).await?)
+                Ok(ours && add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await?)
             })
         })
         .await
@@ -96,7 +96,7 @@ impl Store {
             Box::pin(async move {
                 let claims = tx.all(CLAIMS_OF, args![node.as_str()]).await?;
                 give_up(tx, claims, now).await?;
-                tx.execute(RESUME_OWED, args![node, now]).await.map(drop)
+                tx.execute(RESUME_ENTRIES, args![node, now]).await.map(drop)
             })
         })
         .await
@@ -119,53 +119,59 @@ impl Store {
     }
 
     /// Takes a due outbox entry; no other node gets it before `lease_until`.
-    pub async fn take_owed(
+    pub async fn take_outbox_entry(
         &self,
         node: String,
         lease_until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<HeldItem>, StoreError> {
-        let any = self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED, args![now]).await?.is_some()) }));
+        let any = self
+            .read(move |tx| Box::pin(async move { Ok(tx.one(DUE_ENTRIES, args![now]).await?.is_some()) }));
         if !any.await? {
             return Ok(None);
         }
         self.write(move |tx| {
             Box::pin(async move {
-                let Some(row) = tx.one(TAKE_OWED, args![now]).await? else { return Ok(None) };
-                let owed = read(&row)?;
-                tx.execute(TRY_OWED, args![owed.holder.as_str(), lease_until, node]).await?;
-                Ok(Some(owed))
+                let Some(row) = tx.one(NEXT_ENTRY, args![now]).await? else { return Ok(None) };
+                let entry = read(&row)?;
+                tx.execute(LEASE_ENTRY, args![entry.holder.as_str(), lease_until, node]).await?;
+                Ok(Some(entry))
             })
         })
         .await
     }
 
     /// Makes an entry due now if this node tried it last.
-    pub async fn try_owed_now(&self, holder: String, node: String, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn retry_outbox_entry(
+        &self,
+        holder: String,
+        node: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(TRY_NOW, args![holder, node, now]).await.map(drop) })
         })
         .await
     }
 
-    /// Returns true if an entry is due.
-    pub async fn anything_owed(&self, now: Timestamp) -> Result<bool, StoreError> {
-        self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED_OR_TRIED, args![now]).await?.is_some()) }))
+    /// Returns true if an entry is due, or has not failed yet.
+    pub async fn has_due_outbox_entry(&self, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(move |tx| Box::pin(async move { Ok(tx.one(DUE_OR_TRIED, args![now]).await?.is_some()) }))
             .await
     }
 
     /// Removes a delivered entry with its item.
-    pub async fn paid(&self, owed: HeldItem, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn outbox_entry_delivered(&self, entry: HeldItem, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let Some(now_owed) = items::lock(tx, &owed.holder).await? else { return Ok(()) };
+                let Some(current) = items::lock(tx, &entry.holder).await? else { return Ok(()) };
                 // The result may have changed meanwhile; then the new one has to be delivered.
-                if now_owed.closing() != owed.closing() {
+                if current.closing() != entry.closing() {
                     return Ok(());
                 }
-                items::forget(tx, &owed.holder).await?;
-                let item = owed.item.id.clone();
-                let fact = match &owed.state {
+                items::forget(tx, &entry.holder).await?;
+                let item = entry.item.id.clone();
+                let fact = match &entry.state {
                     ItemState::Closing { closing: Closing::Complete(result), .. } => {
                         Fact::WorkReported { item, outcome: result.outcome }
                     }
@@ -174,7 +180,7 @@ impl Store {
                     }
                     ItemState::Claiming | ItemState::Held => Fact::WorkReleased { item, reason: None },
                 };
-                tx.record(recorded(&owed, fact, now));
+                tx.record(recorded(&entry, fact, now));
                 Ok(())
             })
         })
@@ -182,12 +188,17 @@ impl Store {
     }
 
     /// Removes an entry that cannot be delivered any more.
-    pub async fn drop_item(&self, owed: HeldItem, message: String, now: Timestamp) -> Result<(), StoreError> {
+    pub async fn drop_item(
+        &self,
+        entry: HeldItem,
+        message: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if items::forget(tx, &owed.holder).await? {
-                    let fact = Fact::WorkDropped { item: owed.item.id.clone(), message };
-                    tx.record(recorded(&owed, fact, now));
+                if items::forget(tx, &entry.holder).await? {
+                    let fact = Fact::WorkDropped { item: entry.item.id.clone(), message };
+                    tx.record(recorded(&entry, fact, now));
                 }
                 Ok(())
             })
@@ -198,21 +209,21 @@ impl Store {
     /// Schedules another try. An event is recorded once for each new reason.
     pub async fn postpone(
         &self,
-        owed: HeldItem,
+        entry: HeldItem,
         message: String,
         not_before: Timestamp,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let known = match &owed.state {
+                let known = match &entry.state {
                     ItemState::Closing { last_error, .. } => last_error.as_deref() == Some(&message),
                     ItemState::Claiming | ItemState::Held => false,
                 };
-                let row = args![owed.holder.as_str(), not_before, message.as_str()];
+                let row = args![entry.holder.as_str(), not_before, message.as_str()];
                 if tx.execute(POSTPONE, row).await? == 1 && !known {
-                    let fact = Fact::WorkDelayed { item: owed.item.id.clone(), message };
-                    tx.record(recorded(&owed, fact, now));
+                    let fact = Fact::WorkDelayed { item: entry.item.id.clone(), message };
+                    tx.record(recorded(&entry, fact, now));
                 }
                 Ok(())
             })
@@ -224,7 +235,7 @@ impl Store {
 /// Limits waits after the clock was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     let latest = now.checked_add(OUTBOX_LEASE).unwrap_or(Timestamp::MAX);
-    tx.execute(CAP_OWED, args![node, latest]).await?;
+    tx.execute(CAP_ENTRY_WAITS, args![node, latest]).await?;
     let renewed = now.checked_add(CLAIM_RENEWAL_WINDOW).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_CLAIMS, args![node, renewed]).await.map(drop)
 }
@@ -268,7 +279,7 @@ pub(super) async fn job_ended(
         }
         Closing::Complete(_) => {}
     }
-    owe(tx, job.id().as_str(), &closing, None, now).await.map(drop)
+    add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await.map(drop)
 }
 
 async fn so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {
@@ -283,7 +294,8 @@ async fn known_failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Resu
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
-        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now).await?;
+        add_outbox_entry(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now)
+            .await?;
     }
     Ok(())
 }
@@ -295,7 +307,7 @@ fn is_same_work(known: &WorkItem, now: &WorkItem) -> bool {
 }
 
 /// Adds an outbox entry and returns whether the holder has an item.
-async fn owe(
+async fn add_outbox_entry(
     tx: &mut Tx<'_>,
     holder: &str,
     closing: &Closing,

@@ -15,7 +15,7 @@ use super::{Store, StoreError, jobs};
 statements! {
     REPORT_OF_ATTEMPT = same "select report from attempts where job_id = $1 and number = $2";
     SAVE_REPORT = same "update attempts set report = $3 where job_id = $1 and number = $2";
-    DESK_OF_ATTEMPT = same "select node, directory from attempts where job_id = $1 and number = $2";
+    LOCATION_OF_ATTEMPT = same "select node, directory from attempts where job_id = $1 and number = $2";
 }
 
 /// Result of reporting.
@@ -29,7 +29,7 @@ pub enum ReportMade {
 
 /// Node and directory of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttemptDesk {
+pub struct AttemptLocation {
     pub node: String,
     pub directory: PathBuf,
 }
@@ -68,14 +68,18 @@ impl Store {
     }
 
     /// Returns where an attempt runs, or none if it has no directory yet or does not exist.
-    pub async fn desk_of(&self, job: JobId, attempt: u32) -> Result<Option<AttemptDesk>, StoreError> {
+    pub async fn location_of_attempt(
+        &self,
+        job: JobId,
+        attempt: u32,
+    ) -> Result<Option<AttemptLocation>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                let Some(row) = tx.one(DESK_OF_ATTEMPT, args![job.as_str(), attempt]).await? else {
+                let Some(row) = tx.one(LOCATION_OF_ATTEMPT, args![job.as_str(), attempt]).await? else {
                     return Ok(None);
                 };
                 let (node, directory): (String, Option<String>) = (row.get("node")?, row.get("directory")?);
-                Ok(directory.map(|directory| AttemptDesk { node, directory: directory.into() }))
+                Ok(directory.map(|directory| AttemptLocation { node, directory: directory.into() }))
             })
         })
         .await

@@ -36,8 +36,8 @@ const MAX_SLEEP: Duration = Duration::from_secs(30);
 
 /// Id of the boot. If the kernel does not state one, only readings of the same process are comparable.
 static BOOT_ID: LazyLock<Uuid> = LazyLock::new(|| {
-    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-    told.and_then(|id| id.trim().parse().ok()).unwrap_or_else(Uuid::now_v7)
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    boot_id.and_then(|id| id.trim().parse().ok()).unwrap_or_else(Uuid::now_v7)
 });
 
 impl Clock {

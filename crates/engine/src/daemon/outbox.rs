@@ -59,13 +59,13 @@ impl Desk {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
         for holder in self.engine.noticed.take() {
-            store.try_owed_now(holder, self.engine.home.node.clone(), self.now()).await?;
+            store.retry_outbox_entry(holder, self.engine.home.node.clone(), self.now()).await?;
         }
         let node = || self.engine.home.node.clone();
         loop {
             let mut owed = Vec::new();
             while owed.len() < AT_ONCE
-                && let Some(one) = store.take_owed(node(), self.in_future(LEASE), self.now()).await?
+                && let Some(one) = store.take_outbox_entry(node(), self.in_future(LEASE), self.now()).await?
             {
                 owed.push(one);
             }
@@ -96,7 +96,7 @@ impl Desk {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = owed.holder, "its source knows how it ended");
-                let (by, paid) = (by.clone(), store.paid(owed, self.now()));
+                let (by, paid) = (by.clone(), store.outbox_entry_delivered(owed, self.now()));
                 return match by {
                     Some(by) => audit::by(by, paid).await,
                     None => paid.await,

@@ -61,7 +61,7 @@ pub(super) struct Order<'a> {
 
 impl Order<'_> {
     pub(super) const fn occasion(&self) -> &FiringContext {
-        &self.preparation.occasion
+        &self.preparation.context
     }
 }
 
@@ -109,7 +109,7 @@ impl Errand<'_> {
         let note = match verdict {
             Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
             Verdict::Confined(why) => {
-                order.preparation.occasion.confined = Some(why.clone());
+                order.preparation.context.confined = Some(why.clone());
                 Some(format!("in the strict sandbox: {why}"))
             }
             Verdict::Trusted => None,
@@ -161,8 +161,8 @@ impl Errand<'_> {
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
         let of_stranger =
-            confined.map(|why| FiringContext { confined: Some(why), ..preparation.occasion.clone() });
-        let occasion = of_stranger.as_ref().unwrap_or(&preparation.occasion);
+            confined.map(|why| FiringContext { confined: Some(why), ..preparation.context.clone() });
+        let occasion = of_stranger.as_ref().unwrap_or(&preparation.context);
         firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
     }
 

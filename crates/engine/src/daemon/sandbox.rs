@@ -50,7 +50,7 @@ impl AttemptTask {
             program: &self.engine.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
+        let Some(mut enclosure) = sandbox::resolve_plan(&setting)? else { return Ok(launch) };
         enclosure.talk = self.talk(agent, enclosure.kind)?;
         if enclosure.gateway {
             let credentials = credential_proxy::from(agent, &mut launch.start.argv, &mut environment)?;
@@ -79,7 +79,7 @@ impl AttemptTask {
             by_proxy(&enclosure, &mut environment);
         }
         launch.environment = environment.into_iter().collect();
-        launch.start.enclosure = Some(enclosure);
+        launch.start.sandbox = Some(enclosure);
         Ok(launch)
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Resu
     let folder = folder(engine)?;
     if let Some(known) = earlier {
         let whole = known.state != WorkspaceState::Making;
-        match workspace::desk(&known.workspace, &ground.below) {
+        match workspace::working_directory(&known.workspace, &ground.below) {
             Ok(directory) if whole => return Ok(Desk { directory, fresh: true }),
             // Half made, or taken away by its agent.
             _ => {

@@ -18,7 +18,7 @@ use crate::state::StateFolder;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::SessionChoice;
 use cowhand_run::runtime::description::{Description, description};
-use cowhand_run::sandbox::{SandboxInput, ability, enclose, try_out};
+use cowhand_run::sandbox::{SandboxInput, ability, resolve_plan, try_out};
 
 /// What all starts have in common.
 struct Machine<'a> {
@@ -105,7 +105,7 @@ impl Machine<'_> {
             program: &self.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(enclosure) = enclose(&setting)? else { return Ok(()) };
+        let Some(enclosure) = resolve_plan(&setting)? else { return Ok(()) };
         if enclosure.gateway {
             credential_proxy::from(agent, &mut argv, &mut environment)?;
         }

@@ -46,7 +46,7 @@ impl Fleet {
         attempt: u32,
         artifacts: Vec<Artifact>,
     ) -> Result<Vec<String>, FleetError> {
-        let desk = self.store().desk_of(job.clone(), attempt).await?;
+        let desk = self.store().location_of_attempt(job.clone(), attempt).await?;
         let here = desk.filter(|desk| desk.node == self.engine.home.node).map(|desk| desk.directory);
         let names = tokio::task::spawn_blocking(move || {
             artifacts.into_iter().map(|artifact| name(artifact, here.as_deref())).collect()

@@ -22,7 +22,7 @@ use crate::output;
 use crate::secrets::{self, redactor_over};
 pub use chat::SLACK_TOKEN;
 use cowhand_run::redact::Redactor;
-use cowhand_store::OwedHook;
+use cowhand_store::TakenHook;
 
 /// What came of one try.
 #[derive(Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ struct Errand<'a> {
     loaded: &'a Loaded,
     agent: &'a Agent,
     job: &'a Job,
-    owed: &'a OwedHook,
+    owed: &'a TakenHook,
     context: Value,
 }
 
@@ -100,7 +100,7 @@ impl Errand<'_> {
 }
 
 /// Tries the hook once, or goes on with the process that a daemon before us began for it.
-pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
+pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &TakenHook) -> Tried {
     let loaded = engine.loaded();
     let redactor = redactor_over(&loaded, loaded.roster.agent(&owed.agent));
     if let Some(begun) = shell::take_up(engine, owed).await {

@@ -19,7 +19,7 @@ use cowhand_run::process::StopSignal;
 use cowhand_run::shortage;
 use cowhand_run::start::{KeeperLimits, StartSpec};
 use cowhand_run::supervision::AttemptState;
-use cowhand_store::OwedHook;
+use cowhand_store::TakenHook;
 use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
 
@@ -34,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 /// What was begun is never begun again, since nobody knows how far it came. None if it never began.
-pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
+pub(super) async fn take_up(engine: &Engine, owed: &TakenHook) -> Option<Tried> {
     let before = owed.begun_by.as_ref().filter(|_| owed.run.kind == HookKind::Shell)?;
     if *before != engine.home.node {
         return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
@@ -63,7 +63,7 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
         grace_ms: GRACE_MS,
         reader: None,
         limits: Some(KeeperLimits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
-        enclosure: None,
+        sandbox: None,
     };
     let launched = attempt
         .clear()
@@ -91,7 +91,7 @@ fn not_launched(error: &io::Error) -> Tried {
     Tried::failed(reason)
 }
 
-async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
+async fn follow(engine: &Engine, owed: &TakenHook, attempt: &Attempt) -> Tried {
     let wake = engine.watch.folder(attempt.folder());
     let limit =
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);

@@ -91,7 +91,7 @@ fn short(text: &str) -> String {
 
 /// Starts an agent only to read its name and version.
 pub async fn introduce(agent: AgentProcess, patience: Duration) -> Result<Introduction, String> {
-    let mut talk = Talk::unheard(agent, patience).map_err(|error| error.to_string())?;
+    let mut talk = Talk::without_output(agent, patience).map_err(|error| error.to_string())?;
     let answer = talk.initialize().await.map_err(|cause| cause.to_string());
     talk.goodbye().await;
     answer.map(|answer| Introduction::of(&answer))

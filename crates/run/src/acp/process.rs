@@ -63,7 +63,7 @@ pub(super) enum OutputLine {
 pub struct AgentProcess {
     pub(super) child: Child,
     group: Option<Pid>,
-    pub(super) heard: mpsc::Receiver<OutputLine>,
+    pub(super) lines: mpsc::Receiver<OutputLine>,
     to: Option<mpsc::Sender<String>>,
 }
 
@@ -74,15 +74,15 @@ impl AgentProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).kill_on_drop(true);
         let mut child = command.spawn()?;
         let group = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let (told, heard) = mpsc::channel(16);
+        let (line_sender, lines) = mpsc::channel(16);
         let (to, orders) = mpsc::channel(WRITE_QUEUE_LENGTH);
         if let Some(stdout) = child.stdout.take() {
-            tokio::spawn(listen(stdout, told));
+            tokio::spawn(listen(stdout, line_sender));
         }
         if let Some(stdin) = child.stdin.take() {
             tokio::spawn(speak(stdin, orders));
         }
-        Ok(Self { child, group, heard, to: Some(to) })
+        Ok(Self { child, group, lines, to: Some(to) })
     }
 
     pub(super) fn send(&self, frame: String) -> Result<(), Cause> {
@@ -100,8 +100,8 @@ impl AgentProcess {
     pub(super) async fn leave(mut self, patience: Duration) {
         self.to = None;
         // Its output has to be read, or it cannot exit.
-        let mut heard = self.heard;
-        tokio::spawn(async move { while heard.recv().await.is_some() {} });
+        let mut lines = self.lines;
+        tokio::spawn(async move { while lines.recv().await.is_some() {} });
         if tokio::time::timeout(patience, self.child.wait()).await.is_ok() {
             return;
         }
@@ -124,20 +124,20 @@ async fn speak(mut stdin: ChildStdin, mut orders: mpsc::Receiver<String>) {
     }
 }
 
-async fn listen(mut stdout: ChildStdout, told: mpsc::Sender<OutputLine>) {
+async fn listen(mut stdout: ChildStdout, line_sender: mpsc::Sender<OutputLine>) {
     let mut splitter = Splitter::default();
     let mut buffer = vec![0; 64 << 10];
     loop {
         let count = stdout.read(&mut buffer).await.unwrap_or(0);
         if count == 0 {
             if let Some(line) = splitter.rest() {
-                told.send(line).await.ok();
+                line_sender.send(line).await.ok();
             }
             return;
         }
         let mut chunk = &buffer[..count];
         while let Some(line) = splitter.next(&mut chunk) {
-            if told.send(line).await.is_err() {
+            if line_sender.send(line).await.is_err() {
                 return;
             }
         }

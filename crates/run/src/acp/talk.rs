@@ -33,7 +33,7 @@ const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Talk {
     agent: AgentProcess,
-    told: MessageSink,
+    sink: MessageSink,
     patience: Duration,
     permissions: Option<(PermissionJudge, PermissionRules)>,
     ask_fleet: Option<AskFleet>,
@@ -60,7 +60,7 @@ struct Asking {
 
 /// The next event of a conversation.
 enum Next {
-    Heard(OutputLine),
+    Line(OutputLine),
     Ended(ExitStatus),
     /// The agent's stdout is closed.
     Silent,
@@ -76,11 +76,11 @@ pub(super) async fn whole(
     prompt: &str,
     ask_fleet: AskFleet,
 ) -> anyhow::Result<ExitCode> {
-    let told = MessageSink::Stdout;
-    match converse(orders, prompt, told, ask_fleet).await {
+    let sink = MessageSink::Stdout;
+    match converse(orders, prompt, sink, ask_fleet).await {
         Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
         Err(Cause::Trouble(kind, message)) => {
-            told.failed(kind, &message)?;
+            sink.failed(kind, &message)?;
             Ok(ExitCode::FAILURE)
         }
         Err(Cause::Broken(error)) => Err(error.into()),
@@ -90,7 +90,7 @@ pub(super) async fn whole(
 async fn converse(
     orders: Instructions,
     prompt: &str,
-    told: MessageSink,
+    sink: MessageSink,
     ask_fleet: AskFleet,
 ) -> Result<(), Cause> {
     let (program, arguments) = orders.command.split_first().ok_or_else(|| {
@@ -108,7 +108,7 @@ async fn converse(
         };
         Cause::Trouble(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
     })?;
-    let mut talk = Talk::new(agent, signals, told, Duration::from_millis(orders.patience_ms));
+    let mut talk = Talk::new(agent, signals, sink, Duration::from_millis(orders.patience_ms));
     talk.ask_fleet = Some(ask_fleet);
     talk.permissions = Some((PermissionJudge::new(orders.rules.clone()), orders.rules.clone()));
     let done = session::run(&mut talk, &orders, prompt).await;
@@ -126,10 +126,10 @@ impl Talk {
         Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
     }
 
-    fn new(agent: AgentProcess, signals: [Signal; 2], told: MessageSink, patience: Duration) -> Self {
+    fn new(agent: AgentProcess, signals: [Signal; 2], sink: MessageSink, patience: Duration) -> Self {
         Self {
             agent,
-            told,
+            sink,
             patience,
             permissions: None,
             ask_fleet: None,
@@ -144,7 +144,7 @@ impl Talk {
     }
 
     /// Starts a conversation without output, to query the agent.
-    pub(super) fn unheard(agent: AgentProcess, patience: Duration) -> io::Result<Self> {
+    pub(super) fn without_output(agent: AgentProcess, patience: Duration) -> io::Result<Self> {
         Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, patience))
     }
 
@@ -186,14 +186,14 @@ impl Talk {
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Cause> {
         self.asked += 1;
         let id = self.asked;
-        self.told.asked(id, method)?;
+        self.sink.asked(id, method)?;
         self.agent.send(wire::request(id, method, &params))?;
         let patience = (method != PROMPT_METHOD).then(|| Instant::now() + self.patience);
         loop {
             let deadline = self.cancelled.or(patience);
             match self.next(deadline).await? {
-                Next::Heard(heard) => {
-                    if let Some((answered, answer)) = self.hear(heard)?
+                Next::Line(line) => {
+                    if let Some((answered, answer)) = self.read_line(line)?
                         && answered == id
                     {
                         return Ok(answer);
@@ -219,8 +219,8 @@ impl Talk {
         let end = Instant::now() + at_most;
         loop {
             match self.next(Some(end.min(Instant::now() + quiet))).await? {
-                Next::Heard(heard) => {
-                    self.hear(heard)?;
+                Next::Line(line) => {
+                    self.read_line(line)?;
                 }
                 Next::Signal => return Err(Cause::Stopped),
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
@@ -233,14 +233,14 @@ impl Talk {
 
     async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Next> {
         let [interrupt, terminate] = &mut self.signals;
-        let AgentProcess { child, heard, .. } = &mut self.agent;
+        let AgentProcess { child, lines, .. } = &mut self.agent;
         let pending = &mut self.pending;
         let at = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
         tokio::select! {
             biased;
             _ = interrupt.recv() => Ok(Next::Signal),
             _ = terminate.recv() => Ok(Next::Signal),
-            heard = heard.recv() => Ok(heard.map_or(Next::Silent, Next::Heard)),
+            line = lines.recv() => Ok(line.map_or(Next::Silent, Next::Line)),
             status = child.wait() => Ok(Next::Ended(status?)),
             Some(decided) = pending.join_next() => {
                 let (asking, verdict) = decided.map_err(io::Error::other)?;
@@ -251,13 +251,13 @@ impl Talk {
     }
 
     /// Handles a line of the agent and returns the answer to a request, if it is one.
-    fn hear(&mut self, heard: OutputLine) -> Result<Option<(u64, Answer)>, Cause> {
-        let line = match heard {
+    fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, Cause> {
+        let line = match line {
             OutputLine::Line(line) => line,
             // A notification can be dropped; a request or an answer cannot.
             OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
                 let text = format!("an update of {bytes} bytes is left out; {MAX_LINE_BYTES} are the most");
-                self.told.note(&text)?;
+                self.sink.note(&text)?;
                 return Ok(None);
             }
             OutputLine::TooLong(bytes, _) => {
@@ -268,8 +268,8 @@ impl Talk {
         };
         let frame = RpcFrame::read(&line);
         match frame {
-            RpcFrame::Forged => self.told.note(&format!("the agent wrote: {line}"))?,
-            _ => self.told.raw(&line)?,
+            RpcFrame::Forged => self.sink.note(&format!("the agent wrote: {line}"))?,
+            _ => self.sink.raw(&line)?,
         }
         match frame {
             RpcFrame::Answer { id, answer } => Ok(Some((id, answer))),
@@ -320,7 +320,7 @@ impl Talk {
             PermissionVerdict::Allow(why) | PermissionVerdict::Refuse(why) => why,
             PermissionVerdict::Ask => "nobody was asked".to_owned(),
         };
-        self.told.permission(id, &answer, &why)?;
+        self.sink.permission(id, &answer, &why)?;
         self.agent.send(wire::answer(id, &answer))
     }
 
@@ -364,8 +364,8 @@ impl Talk {
     async fn last_words(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
         let end = Instant::now() + OUTPUT_END_TIMEOUT;
         // A child of the agent may keep the pipe open.
-        while let Ok(Some(heard)) = tokio::time::timeout_at(end, self.agent.heard.recv()).await {
-            if let Some((answered, answer)) = self.hear(heard)?
+        while let Ok(Some(line)) = tokio::time::timeout_at(end, self.agent.lines.recv()).await {
+            if let Some((answered, answer)) = self.read_line(line)?
                 && answered == id
             {
                 return Ok(Some(answer));

@@ -29,7 +29,8 @@ use usage::AcpUsage;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Acp {
-    heard: OutputRecord,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
     /// Session that it continues, until the agent confirms it.
     resumes: Option<String>,
@@ -73,18 +74,18 @@ impl Listen for Acp {
             return Vec::new();
         }
         let Some(fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         let messages = self.object(fields);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut OutputRecord {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -102,7 +103,7 @@ impl Listen for Acp {
     fn rest(&mut self) -> Vec<OutputMessage> {
         let messages = self.flush();
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
@@ -112,11 +113,11 @@ impl Listen for Acp {
         let outcome = match (self.failed, status) {
             // An agent or a client that was killed reports nothing.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
-                let summary = self.heard.said().map(str::to_owned);
+                let summary = self.output.said().map(str::to_owned);
                 let error = JobError { kind, message };
                 Outcome::Failed { reason: FailReason::Error, error, summary }
             }
-            _ => self.heard.outcome(status, ", and the turn was not finished"),
+            _ => self.output.outcome(status, ", and the turn was not finished"),
         };
         Finish { outcome, usage: self.spent.usage(), session_id: self.session_id, resets_at: None }
     }
@@ -173,7 +174,7 @@ impl Acp {
         let kind = kind.unwrap_or(ErrorKind::Reported);
         let status = self.status.or_else(|| usage::status_in(&message));
         if kind == ErrorKind::Reported {
-            self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), <_>::default()));
+            self.output.result = Some(ResultLine::of(Some((message.clone(), status)), <_>::default()));
         } else {
             self.failed = Some(Failed { kind, message: one_line(&message) });
         }
@@ -219,7 +220,7 @@ impl Acp {
                 let mut messages = self.flush();
                 self.spent.answered(result);
                 self.spent.look(self.session_id.as_deref());
-                self.heard.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
+                self.output.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
                 messages.push(about("result", line));
                 messages
             }
@@ -236,7 +237,7 @@ impl Acp {
             return vec![about("unknown_type", line)];
         };
         let kind = text(&update, "sessionUpdate").unwrap_or_default().to_owned();
-        self.spent.heard(&update);
+        self.spent.add_update(&update);
         if self.prompted && !kind.ends_with("_chunk") {
             self.spent.look(self.session_id.as_deref());
         }

@@ -30,7 +30,8 @@ const MAX_OPEN_TOOLS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claude {
-    heard: OutputRecord,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
     /// Messages whose usage was counted last: each of their lines repeats it. Subagents run concurrently.
     counted: VecDeque<String>,
@@ -61,14 +62,14 @@ impl Listen for Claude {
             return Vec::new();
         }
         let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         self.object(fields)
     }
 
-    fn heard(&mut self) -> &mut OutputRecord {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -80,24 +81,27 @@ impl Listen for Claude {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let heard = self.spent.iter().filter(|(_, used)| !used.is_unused());
-        let heard: BTreeMap<_, _> = heard.map(|(model, used)| (model.clone(), *used)).collect();
-        let heard = Some(heard).filter(|heard| !heard.is_empty());
-        let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
-        match (told, heard) {
+        let counted_models = self.spent.iter().filter(|(_, used)| !used.is_unused());
+        let counted_models: BTreeMap<_, _> =
+            counted_models.map(|(model, used)| (model.clone(), *used)).collect();
+        let counted_models = Some(counted_models).filter(|counted_models| !counted_models.is_empty());
+        let reported = self.output.result.as_ref().map(|result| result.usage.clone().since(&self.before));
+        match (reported, counted_models) {
             // A result without tokens does not replace the tokens that were counted.
-            (Some(told), Some(heard)) if told.per_model.is_empty() => {
-                Some(JobUsage { per_model: heard, ..told })
+            (Some(reported), Some(counted_models)) if reported.per_model.is_empty() => {
+                Some(JobUsage { per_model: counted_models, ..reported })
             }
-            (Some(told), _) => Some(told),
-            (None, heard) => heard.map(|per_model| JobUsage { per_model, ..JobUsage::default() }),
+            (Some(reported), _) => Some(reported),
+            (None, counted_models) => {
+                counted_models.map(|per_model| JobUsage { per_model, ..JobUsage::default() })
+            }
         }
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {
-        let outcome = match &self.heard.result {
+        let outcome = match &self.output.result {
             Some(result) => result.outcome(),
-            None => self.heard.failed(status, ", and no result line came"),
+            None => self.output.failed(status, ", and no result line came"),
         };
         let usage = self.usage();
         let resets_at = self.resets_at.and_then(|second| Timestamp::from_second(second).ok());
@@ -123,12 +127,14 @@ impl Claude {
             "system" | "error" => {
                 let message = OutputMessage::from_json(Value::Object(fields.clone()));
                 let message = message.unwrap_or_else(|_| unknown(fields));
-                self.heard.message(&message);
+                self.output.message(&message);
                 vec![message]
             }
             "rate_limit_event" => {
-                let told = fields.get("rate_limit_info").filter(|told| told["status"] == "rejected");
-                self.resets_at = told.and_then(|told| told["resetsAt"].as_i64()).or(self.resets_at);
+                let reported =
+                    fields.get("rate_limit_info").filter(|reported| reported["status"] == "rejected");
+                self.resets_at =
+                    reported.and_then(|reported| reported["resetsAt"].as_i64()).or(self.resets_at);
                 vec![unknown(fields)]
             }
             _ => vec![unknown(fields)],
@@ -165,7 +171,7 @@ impl Claude {
         let messages: Vec<_> = blocks.into_iter().map(|block| said(block, &mut rest)).collect();
         if own {
             for message in &messages {
-                self.heard.message(message);
+                self.output.message(message);
             }
         }
         messages
@@ -198,7 +204,7 @@ impl Claude {
     fn result(&mut self, fields: Fields) -> OutputMessage {
         let result = ResultLine::read(&fields);
         let (failed, message, code) = (result.failed(), result.message(), result.code());
-        self.heard.result(result);
+        self.output.result(result);
         let extra = under_line(Value::Object(fields));
         if failed {
             OutputMessage::Error { message, code: Some(code), stack: None, timestamp: None, extra }

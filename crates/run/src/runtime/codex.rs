@@ -28,7 +28,8 @@ const MAX_OPEN_TOOLS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Codex {
-    heard: OutputRecord,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
     /// Configured model; Codex does not state which model answers.
     model: Option<String>,
@@ -83,18 +84,18 @@ impl Listen for Codex {
             return Vec::new();
         }
         let Some(fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         let messages = self.object(fields);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut OutputRecord {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -102,12 +103,12 @@ impl Listen for Codex {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
-        told.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
+        let reported = self.output.result.as_ref().map(|result| result.usage.clone());
+        reported.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {
-        let outcome = self.heard.outcome(status, ", and no turn was completed");
+        let outcome = self.output.outcome(status, ", and no turn was completed");
         let usage = self.usage();
         // The message states only the minute.
         let record = self.home.as_deref().zip(self.session_id.as_deref());
@@ -174,7 +175,7 @@ impl Codex {
             num_turns: Some(self.turns),
             ..JobUsage::default()
         };
-        self.heard.result = Some(ResultLine::of(None, usage));
+        self.output.result = Some(ResultLine::of(None, usage));
         said_by_codex("result", None, fields)
     }
 
@@ -183,7 +184,7 @@ impl Codex {
         let message = error.and_then(|error| take_text(error, "message"));
         let message = message.unwrap_or_else(|| "the turn failed, and Codex gave no reason".to_owned());
         let status = status_in(&message);
-        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
         let code = Some(status.map_or_else(|| "turn_failed".to_owned(), |status| status.to_string()));
         fields.shift_remove("type");
         fields.retain(|_, value| value.as_object().is_none_or(|object| !object.is_empty()));

@@ -17,7 +17,8 @@ use crate::process::StopSignal;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct CommandReader {
-    heard: OutputRecord,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     /// Usage that its messages state.
     #[serde(default)]
     spent: BTreeMap<String, ModelUsage>,
@@ -52,16 +53,16 @@ impl CommandReader {
     fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
         if let Some(result) = json.as_ref().and_then(result_line) {
-            self.heard.result(result);
+            self.output.result(result);
         }
         if let Some(json) = &json {
             self.count(json);
         }
         if let Some(message) = json.and_then(|json| OutputMessage::from_json(json).ok()) {
-            self.heard.message(&message);
+            self.output.message(&message);
             return message;
         }
-        self.heard.stdout(line);
+        self.output.stdout(line);
         system(None, line)
     }
 }
@@ -99,8 +100,8 @@ impl Listen for CommandReader {
         vec![self.message(line)]
     }
 
-    fn heard(&mut self) -> &mut OutputRecord {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -108,15 +109,15 @@ impl Listen for CommandReader {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
+        let reported = self.output.result.as_ref().map(|result| result.usage.clone());
         let says_nothing = |usage: &JobUsage| usage.per_model.is_empty() && usage.total_cost_usd.is_none();
-        if self.spent.is_empty() || told.as_ref().is_some_and(|usage| !says_nothing(usage)) {
-            return told;
+        if self.spent.is_empty() || reported.as_ref().is_some_and(|usage| !says_nothing(usage)) {
+            return reported;
         }
         let each: Option<Vec<f64>> = self.spent.values().map(|used| used.cost_usd).collect();
         Some(JobUsage {
             per_model: self.spent.clone(),
-            num_turns: told.and_then(|usage| usage.num_turns),
+            num_turns: reported.and_then(|usage| usage.num_turns),
             total_cost_usd: each.map(|each| each.iter().sum()),
             assumed_usd: None,
         })
@@ -124,11 +125,11 @@ impl Listen for CommandReader {
 
     fn finish(self, status: &ExitStatus) -> Finish {
         let usage = self.usage();
-        let outcome = match (&self.heard.result, status) {
+        let outcome = match (&self.output.result, status) {
             // A reported failure counts, whatever the exit code.
             (Some(result), _) if result.failed() => result.outcome(),
-            (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
-            _ => self.heard.failed_or_timed_out(status),
+            (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.output.summary() },
+            _ => self.output.failed_or_timed_out(status),
         };
         Finish { outcome, usage, session_id: None, resets_at: None }
     }

@@ -29,7 +29,8 @@ const MAX_SPEECH_BYTES: usize = 32 << 10;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gemini {
-    heard: OutputRecord,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
     /// Text since the last other event.
     saying: String,
@@ -45,7 +46,7 @@ impl Listen for Gemini {
             return Vec::new();
         }
         let Some(mut fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         let timestamp = text(&fields, "timestamp").and_then(|time| time.parse().ok());
@@ -63,16 +64,16 @@ impl Listen for Gemini {
         }
         messages.push(self.object(&kind, fields, timestamp));
         if self.saying.len() > MAX_SPEECH_BYTES {
-            messages.extend(self.told(timestamp));
+            messages.extend(self.assembled(timestamp));
         }
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut OutputRecord {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -87,23 +88,23 @@ impl Listen for Gemini {
         // The last text, if the agent was ended while it wrote.
         let messages = self.whole(None);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let told = self.heard.result.as_ref().map(|result| &result.usage);
-        told.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
+        let reported = self.output.result.as_ref().map(|result| &result.usage);
+        reported.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
     }
 
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.chat.look(self.session_id.as_deref());
         self.rest();
-        if let (Some(result), ExitStatus::Code { code }) = (&mut self.heard.result, status) {
+        if let (Some(result), ExitStatus::Code { code }) = (&mut self.output.result, status) {
             result.learn_status(status_of_exit(*code));
         }
-        let outcome = self.heard.outcome(status, ", and no result line came");
+        let outcome = self.output.outcome(status, ", and no result line came");
         let usage = self.usage();
         Finish { outcome, usage, session_id: self.session_id, resets_at: None }
     }
@@ -118,11 +119,11 @@ impl Gemini {
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let rest = self.pieces.rest(&self.under);
         self.saying += &rest;
-        said(rest, Some(true), timestamp).into_iter().chain(self.told(timestamp)).collect()
+        said(rest, Some(true), timestamp).into_iter().chain(self.assembled(timestamp)).collect()
     }
 
     /// Returns the assembled text without the part that is held back.
-    fn told(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+    fn assembled(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
         said(std::mem::take(&mut self.saying), None, timestamp)
     }
 
@@ -190,7 +191,7 @@ impl Gemini {
         let error = fields.get("error").and_then(Value::as_object);
         let failed = error.is_some() || text(&fields, "status").is_some_and(|status| status != "success");
         if !failed {
-            self.heard.result = Some(ResultLine::of(None, usage));
+            self.output.result = Some(ResultLine::of(None, usage));
             return about("result", None, fields, timestamp);
         }
         let message = error.and_then(|error| text(error, "message")).map(plain);
@@ -198,7 +199,7 @@ impl Gemini {
         let status = error.and_then(|error| text(error, "message")).and_then(status_in);
         let kind = error.and_then(|error| text(error, "type")).filter(|kind| *kind != "unknown");
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
-        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), usage));
+        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), usage));
         OutputMessage::Error {
             message,
             code,

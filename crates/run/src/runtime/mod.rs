@@ -42,7 +42,7 @@ trait Listen {
     /// Reads one line of stdout.
     fn read(&mut self, line: &str) -> Vec<OutputMessage>;
 
-    fn heard(&mut self) -> &mut OutputRecord;
+    fn output(&mut self) -> &mut OutputRecord;
 
     /// Returns the session id as soon as the agent has stated it.
     fn session_id(&self) -> Option<&str>;
@@ -144,7 +144,7 @@ impl Reader {
 
     /// Reads one line of stderr, which has no format in any runtime.
     pub fn read_stderr(&mut self, line: &str) -> OutputMessage {
-        self.listener_mut().heard().stderr(line);
+        self.listener_mut().output().stderr(line);
         system(Some("stderr"), line)
     }
 
@@ -170,12 +170,12 @@ impl Reader {
 
     /// Returns true if the agent has stated the result of its work.
     pub fn has_result(&mut self) -> bool {
-        self.listener_mut().heard().result.is_some()
+        self.listener_mut().output().result.is_some()
     }
 
     /// Returns the number of tool calls of the agent itself, without subagents.
     pub fn tool_calls(&mut self) -> u64 {
-        self.listener_mut().heard().tools
+        self.listener_mut().output().tools
     }
 
     /// Returns the result after the process has ended and all lines are read.
@@ -188,8 +188,8 @@ impl Reader {
         }
         match &finish.outcome {
             Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited => {
-                let told = || reset(&error.message, ending.at, &TimeZone::system());
-                finish.resets_at = finish.resets_at.or_else(told);
+                let from_message = || reset(&error.message, ending.at, &TimeZone::system());
+                finish.resets_at = finish.resets_at.or_else(from_message);
             }
             _ => finish.resets_at = None,
         }

@@ -23,7 +23,8 @@ pub(super) use launch::DESCRIPTION;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Opencode {
-    heard: OutputRecord,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
     /// Configured model; OpenCode does not state which model answers.
     model: Option<String>,
@@ -38,7 +39,7 @@ impl Listen for Opencode {
             return Vec::new();
         }
         let Some(mut fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         self.session_id = name(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
@@ -49,13 +50,13 @@ impl Listen for Opencode {
         }
         let messages = self.object(fields, timestamp);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut OutputRecord {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -67,13 +68,13 @@ impl Listen for Opencode {
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {
-        let outcome = match (&self.heard.result, status) {
-            (Some(_), _) => self.heard.outcome(status, ""),
+        let outcome = match (&self.output.result, status) {
+            (Some(_), _) => self.output.outcome(status, ""),
             // A run without a step has done nothing, whatever its exit code.
             (None, ExitStatus::Code { code: 0 }) if self.steps > 0 => {
-                Outcome::Completed { summary: self.heard.summary() }
+                Outcome::Completed { summary: self.output.summary() }
             }
-            _ => self.heard.failed(status, if self.steps > 0 { "" } else { ", and no step was finished" }),
+            _ => self.output.failed(status, if self.steps > 0 { "" } else { ", and no step was finished" }),
         };
         let usage = self.usage();
         Finish { outcome, usage, session_id: self.session_id, resets_at: None }
@@ -126,7 +127,7 @@ impl Opencode {
         self.cost = (self.cost + cost).clamp(0.0, MOST_USD);
         self.steps += 1;
         // OpenCode continued after the error.
-        self.heard.result = None;
+        self.output.result = None;
         about("step_finish", line, timestamp)
     }
 
@@ -139,7 +140,7 @@ impl Opencode {
         let message = said.or(kind).unwrap_or("it failed, and OpenCode gave no reason").to_owned();
         let status = data.and_then(|data| data.get("statusCode")).and_then(Value::as_u64);
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
-        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
         OutputMessage::Error { message, code, stack: None, timestamp, extra: rest(line) }
     }
 }

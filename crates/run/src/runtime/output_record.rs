@@ -69,8 +69,8 @@ impl OutputRecord {
     }
 
     pub(super) fn summary(&self) -> Option<String> {
-        let told = self.result.as_ref().and_then(ResultLine::summary);
-        told.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
+        let reported = self.result.as_ref().and_then(ResultLine::summary);
+        reported.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
     }
 
     /// Returns the outcome from the agent's result, else from its exit status.

@@ -19,9 +19,9 @@ pub fn refusal(kind: SandboxKind) -> Option<String> {
 
 /// Describes the support of Landlock.
 pub fn landlock() -> Result<String, String> {
-    let told = landlock::version();
+    let version = landlock::version();
     match landlock::refusal() {
-        None => Ok(told.unwrap_or_else(|| "it works".to_owned())),
+        None => Ok(version.unwrap_or_else(|| "it works".to_owned())),
         Some(refusal) => Err(refusal),
     }
 }

@@ -96,7 +96,7 @@ pub struct SandboxInput<'a> {
 }
 
 /// Returns the sandbox plan, or none without a sandbox. The error says why the agent is not started.
-pub fn enclose(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String> {
+pub fn resolve_plan(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String> {
     let asked = setting.asked;
     if asked.kind == SandboxKind::None && asked.caps.is_none() {
         return Ok(None);
@@ -130,7 +130,7 @@ pub fn enclose(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String
     if let Some(agent) = setting.agent {
         read.push(package(&found(setting, agent)?));
     }
-    let enclosure = SandboxPlan {
+    let sandbox = SandboxPlan {
         kind: asked.kind,
         program,
         home: home(setting),
@@ -146,9 +146,9 @@ pub fn enclose(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String
         talk: None,
     };
     if asked.kind == SandboxKind::Landlock {
-        all_or_nothing(&enclosure).map_err(refused)?;
+        all_or_nothing(&sandbox).map_err(refused)?;
     }
-    Ok(Some(enclosure))
+    Ok(Some(sandbox))
 }
 
 /// Returns the plan of a container: the system and all programs are those of the image.
@@ -234,9 +234,9 @@ fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), String>
 }
 
 /// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.
-fn all_or_nothing(enclosure: &SandboxPlan) -> Result<(), String> {
-    let kept = enclosure.hidden.iter().chain(&enclosure.frozen);
-    let held = kept.flat_map(|kept| enclosure.write.iter().map(move |write| (write, kept)));
+fn all_or_nothing(sandbox: &SandboxPlan) -> Result<(), String> {
+    let kept = sandbox.hidden.iter().chain(&sandbox.frozen);
+    let held = kept.flat_map(|kept| sandbox.write.iter().map(move |write| (write, kept)));
     match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
         None => Ok(()),
         Some((write, kept)) => Err(format!(

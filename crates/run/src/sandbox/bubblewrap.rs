@@ -12,7 +12,7 @@ use crate::start::SandboxPlan;
 
 /// Builds the command line. `own` is cowhand's program, `socket` the proxy's socket, if there is one.
 pub(super) fn argv(
-    enclosure: &SandboxPlan,
+    sandbox: &SandboxPlan,
     directory: &Path,
     argv: &[String],
     own: &Path,
@@ -21,28 +21,28 @@ pub(super) fn argv(
     let mut words = Words::default();
     words.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
     words.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
-    let own_network = enclosure.network != Reaches::Everybody;
+    let own_network = sandbox.network != Reaches::Everybody;
     if own_network {
         words.add(["--unshare-net"]);
     }
     // Separate mounts are made over it.
-    if enclosure.read.iter().any(|path| path == Path::new(ROOT)) {
+    if sandbox.read.iter().any(|path| path == Path::new(ROOT)) {
         words.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
     }
     // For the kernel's settings, root outside is also root inside, so `/proc` is read-only.
     words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
-    if let Some(home) = &enclosure.home {
+    if let Some(home) = &sandbox.home {
         words.0.extend(["--dir".into(), home.into()]);
     }
     // A path that is granted although it lies in a hidden folder is bound after everything that is hidden.
-    words.files(enclosure, |path| !is_meant(enclosure, path));
-    words.files(enclosure, |path| is_meant(enclosure, path));
-    for (ours, theirs) in &enclosure.stead {
+    words.files(sandbox, |path| !is_meant(sandbox, path));
+    words.files(sandbox, |path| is_meant(sandbox, path));
+    for (ours, theirs) in &sandbox.stead {
         words.pair("--bind", ours, theirs);
     }
     // The socket has the same path as outside. Connecting needs no write permission, and nothing else is possible
     // there.
-    if let Some(talk) = &enclosure.talk {
+    if let Some(talk) = &sandbox.talk {
         words.pair("--ro-bind", talk, talk);
     }
     words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
@@ -55,7 +55,7 @@ pub(super) fn argv(
     let how = if socket.is_some() { forward::PROXIED } else { forward::DIRECT };
     let network = if own_network { forward::OWN } else { forward::SHARED };
     words.add([forward::PROGRAM, forward::ENCLOSED, how, network]);
-    words.0.push(enclosure.program.clone().into());
+    words.0.push(sandbox.program.clone().into());
     words.0.extend(argv.iter().skip(1).map(Into::into));
     words.0
 }
@@ -64,8 +64,8 @@ const ROOT: &str = "/";
 /// A new one in every sandbox.
 const TEMPORARY: &str = "/tmp";
 
-fn is_meant(enclosure: &SandboxPlan, path: &Path) -> bool {
-    enclosure.hidden.iter().any(|hidden| path.starts_with(hidden))
+fn is_meant(sandbox: &SandboxPlan, path: &Path) -> bool {
+    sandbox.hidden.iter().any(|hidden| path.starts_with(hidden))
 }
 
 /// Mounts that each sandbox has for itself.
@@ -104,29 +104,29 @@ impl Words {
     }
 
     /// Binds the selected paths, and hides the hidden ones over them.
-    fn files(&mut self, enclosure: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
-        let read: Vec<_> = enclosure.read.iter().filter(|path| wanted(path)).collect();
+    fn files(&mut self, sandbox: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
+        let read: Vec<_> = sandbox.read.iter().filter(|path| wanted(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
         // If the root is bound, only paths below a separate mount are missing.
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
-        let write: Vec<_> = enclosure.write.iter().filter(|path| wanted(path)).collect();
+        let write: Vec<_> = sandbox.write.iter().filter(|path| wanted(path)).collect();
         for path in apart(&missing) {
             self.read(path);
         }
-        for path in below(&enclosure.hidden, &read) {
+        for path in below(&sandbox.hidden, &read) {
             self.hide(path);
         }
         for path in sorted(write.iter().copied()) {
             self.pair("--bind", path, path);
         }
-        for path in below(&enclosure.pinned(), &write) {
+        for path in below(&sandbox.pinned(), &write) {
             self.pair("--bind", path, path);
         }
-        for path in below(&enclosure.frozen, &write) {
+        for path in below(&sandbox.frozen, &write) {
             self.pair("--ro-bind", path, path);
         }
-        for path in below(&enclosure.hidden, &write) {
+        for path in below(&sandbox.hidden, &write) {
             self.hide(path);
         }
     }

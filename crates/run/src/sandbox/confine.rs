@@ -24,10 +24,10 @@ const EXIT_CANNOT_START: u8 = 126;
 /// Restricts the process and executes the agent. Returns only after an error; then the agent has not run.
 pub fn confine(folder: &Path) -> ExitCode {
     let why = match prepared(folder) {
-        Ok((start, enclosure)) => {
+        Ok((start, sandbox)) => {
             let arguments = start.argv.get(1..).unwrap_or_default();
-            let error = Command::new(&enclosure.program).args(arguments).exec();
-            format!("cannot start {}: {error}", enclosure.program.display())
+            let error = Command::new(&sandbox.program).args(arguments).exec();
+            format!("cannot start {}: {error}", sandbox.program.display())
         }
         Err(why) => format!("it cannot be confined, so it is not started: {why}"),
     };
@@ -38,11 +38,11 @@ pub fn confine(folder: &Path) -> ExitCode {
 fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), String> {
     let mut start =
         Attempt::at(folder).and_then(|attempt| attempt.start()).map_err(|error| error.to_string())?;
-    let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;
+    let sandbox = start.sandbox.take().ok_or("its start.json names no sandbox")?;
     give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
-    landlock::restrict(&enclosure)?;
-    seccomp::restrict(Confinement::Landlock(&enclosure.network))?;
-    Ok((start, enclosure))
+    landlock::restrict(&sandbox)?;
+    seccomp::restrict(Confinement::Landlock(&sandbox.network))?;
+    Ok((start, sandbox))
 }
 
 /// Drops all capabilities. Root without them only owns its files; other users have none.

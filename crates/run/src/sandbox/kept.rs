@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn what_lies_between() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let enclosure = SandboxPlan {
+        let sandbox = SandboxPlan {
             write: paths(&["/w", "/w/a/b", "/v"]),
             frozen: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
             hidden: paths(&["/w/d/state"]),
             ..SandboxPlan::default()
         };
-        assert_eq!(enclosure.pinned(), paths(&["/w/a", "/w/a/b/c", "/w/d"]));
+        assert_eq!(sandbox.pinned(), paths(&["/w/a", "/w/a/b/c", "/w/d"]));
     }
 }

@@ -57,30 +57,30 @@ pub(super) fn version() -> Option<String> {
 }
 
 /// Restricts this process and everything that it executes.
-pub(super) fn restrict(enclosure: &SandboxPlan) -> Result<(), String> {
+pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), String> {
     let wrong = |error: RulesetError| format!("Landlock: {error}");
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(MIN_LANDLOCK_ABI)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut readable = Vec::new();
-    for path in &enclosure.read {
+    for path in &sandbox.read {
         // A path that is granted although it lies in a hidden folder.
         let hidden: Vec<_> =
-            enclosure.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
+            sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
         spread(path, &hidden, &mut readable);
     }
-    let listens = !matches!(enclosure.network, Reaches::Everybody);
+    let listens = !matches!(sandbox.network, Reaches::Everybody);
     let mut rules = ruleset(listens).map_err(wrong)?;
     let allowed = readable
         .iter()
         .map(|path| (path.as_path(), read))
-        .chain(enclosure.write.iter().map(|path| (path.as_path(), write)))
+        .chain(sandbox.write.iter().map(|path| (path.as_path(), write)))
         .chain(DEVICE_FILES.iter().map(|path| (Path::new(path), device)));
     for (path, access) in allowed {
         rules = allow(rules, path, access).map_err(wrong)?;
     }
-    if let Reaches::Ports(ports) = &enclosure.network {
+    if let Reaches::Ports(ports) = &sandbox.network {
         for port in ports {
             rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(wrong)?;
         }

@@ -34,7 +34,7 @@ impl Making {
     }
 
     /// Makes `bwrap` write to the pipe. The first argument is its name.
-    pub fn told_by(&self, argv: &mut Vec<OsString>) {
+    pub fn add_status_pipe(&self, argv: &mut Vec<OsString>) {
         if let Some(writer) = self.writer.as_ref().filter(|_| !argv.is_empty()) {
             let words = ["--json-status-fd".to_owned(), writer.as_raw_fd().to_string()];
             argv.splice(1..1, words.map(OsString::from));
@@ -66,8 +66,8 @@ pub fn failure(said: &str) -> String {
 }
 
 /// Creates the sandbox as a start does, with cowhand's program instead of the agent.
-pub fn try_out(enclosure: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), String> {
-    let trial = SandboxPlan { program: forward::PROGRAM.into(), ..enclosure.clone() };
+pub fn try_out(sandbox: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), String> {
+    let trial = SandboxPlan { program: forward::PROGRAM.into(), ..sandbox.clone() };
     let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], own, None);
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
     let tried = Command::new(program)
@@ -103,7 +103,7 @@ mod tests {
         ] {
             let mut making = Making::watched().unwrap();
             let mut argv: Vec<OsString> = std::iter::once("bwrap").chain(arguments).map(Into::into).collect();
-            making.told_by(&mut argv);
+            making.add_status_pipe(&mut argv);
             let mut child = Command::new(&argv[0]).args(&argv[1..]).stderr(Stdio::null()).spawn().unwrap();
             making.spawned();
             assert!(!child.wait().unwrap().success() || expected);

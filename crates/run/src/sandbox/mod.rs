@@ -29,7 +29,7 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 
 use super::attempt::Attempt;
 use super::start::SandboxPlan;
-pub use allow::{SandboxInput, enclose, temporary};
+pub use allow::{SandboxInput, resolve_plan, temporary};
 pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
@@ -44,18 +44,18 @@ impl SandboxPlan {
 
 /// Returns the command that is started instead of the agent.
 pub(super) fn argv(
-    enclosure: &SandboxPlan,
+    sandbox: &SandboxPlan,
     attempt: &Attempt,
     directory: &Path,
     argv: &[String],
 ) -> io::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
-    match enclosure.kind {
+    match sandbox.kind {
         SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
         SandboxKind::Landlock => Ok(vec![own.into(), confine::CONFINE_VERB.into(), attempt.folder().into()]),
         SandboxKind::Bubblewrap => {
-            let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
-            Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
+            let way_out = sandbox.has_proxy().then(|| way_out(sandbox, attempt)).transpose()?;
+            Ok(bubblewrap::argv(sandbox, directory, argv, &own, way_out.as_deref()))
         }
         SandboxKind::Docker => {
             Ok(vec![own.into(), docker::contain::CONTAIN_VERB.into(), attempt.folder().into()])
@@ -64,9 +64,9 @@ pub(super) fn argv(
 }
 
 /// Starts the proxy. The file with its credentials is removed.
-fn way_out(enclosure: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
-    let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
-    let hosts = match &enclosure.network {
+fn way_out(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
+    let credentials = if sandbox.gateway { Some(attempt.take_credentials()?) } else { None };
+    let hosts = match &sandbox.network {
         Reaches::Hosts(hosts) => hosts.clone(),
         Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => Vec::new(),
     };

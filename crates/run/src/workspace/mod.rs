@@ -89,19 +89,19 @@ pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
         IsolationKind::Clone => clone(&git, workspace, place)?,
         IsolationKind::Shared => return Err("a shared directory is not made".to_owned()),
     }
-    desk(workspace, below)
+    working_directory(workspace, below)
 }
 
 /// Returns the agent's directory in the workspace.
-pub fn desk(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
+pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
     // Without the slash that git appends.
-    let desk: PathBuf = workspace.path.join(below).components().collect();
+    let working_directory: PathBuf = workspace.path.join(below).components().collect();
     match Root::open(&workspace.path).and_then(|root| root.directory(below)) {
-        Ok(_) => Ok(desk),
+        Ok(_) => Ok(working_directory),
         Err(NotOpened::Missing) => {
             Err(format!("there is no directory {} in {}", below.display(), workspace.base))
         }
-        Err(error) => Err(format!("{} cannot be worked in: {error}", desk.display())),
+        Err(error) => Err(format!("{} cannot be worked in: {error}", working_directory.display())),
     }
 }
 

@@ -19,8 +19,9 @@ impl Store {
     /// Fails if `place` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is no
     /// error, since opening creates it.
     pub async fn check_place(place: &str) -> Result<(), StoreError> {
-        let cannot =
-            |place: String| move |why: sqlx::Error| StoreError::Open { place, why: open::told(&why) };
+        let cannot = |place: String| {
+            move |why: sqlx::Error| StoreError::Open { place, why: open::server_message(&why) }
+        };
         if !open::is_postgres(place) {
             let path = Path::new(place);
             if !path.exists() {

@@ -83,7 +83,7 @@ impl Store {
         let cannot =
             |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
         // The pool would retry a refused connection for half a minute.
-        let mut first = options.connect().await.map_err(|error| cannot(&told(&error)))?;
+        let mut first = options.connect().await.map_err(|error| cannot(&server_message(&error)))?;
         POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))?;
         first.close().await.map_err(|error| cannot(&error))?;
         let pool = PgPoolOptions::new()
@@ -114,7 +114,7 @@ impl Store {
 }
 
 /// Formats the message of a server, without the source line that sqlx adds.
-pub(super) fn told(error: &sqlx::Error) -> String {
+pub(super) fn server_message(error: &sqlx::Error) -> String {
     error.as_database_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
 }
 

@@ -197,7 +197,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
     let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
     let source_told = match job.work_item() {
-        Some(_) => api.store.told_of_item(job.id().clone()).await?.as_ref().map(SourceTold::of),
+        Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceTold::of),
         None => None,
     };
     let job = job.into();

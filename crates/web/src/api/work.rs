@@ -235,7 +235,7 @@ impl Api {
         let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
-        let told = self.store.told_of_item(last.id().clone()).await?;
+        let told = self.store.last_item_report(last.id().clone()).await?;
         Ok(told.and_then(|event| match event.fact {
             Fact::WorkDropped { message, .. } => {
                 Some(DroppedResult { job: last.id().clone(), at: event.at, message })

@@ -28,7 +28,7 @@ impl GitHubWorkSource {
         }
         let ours = first_claim(&marks, by);
         let report = Marker::Report(ResultMarker::of(by, ours));
-        if !marks.has_told(&report) {
+        if !marks.has_reported(&report) {
             let said = text::of_report(result, self.speaker(by));
             issues.comment_once(number, &report, &said).await?;
             fault::place("github_reported");
@@ -69,7 +69,7 @@ impl GitHubWorkSource {
             return Ok(answer(true, Some("there was nothing to give back")));
         }
         let told = Marker::Release(ResultMarker::of(by, ours));
-        if options.add_comment && !marks.has_told(&told) {
+        if options.add_comment && !marks.has_reported(&told) {
             let said = text::of_release(options.reason.as_deref(), self.speaker(by));
             issues.comment_once(number, &told, &said).await?;
             fault::place("github_released");

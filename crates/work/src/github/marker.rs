@@ -92,7 +92,7 @@ impl ResultMarker {
 
     /// Returns true if `told` reports the same result. Without the number of the claim, any result of the same holder
     /// matches.
-    fn is_told_by(&self, told: &Self) -> bool {
+    fn is_reported_by(&self, told: &Self) -> bool {
         let same_claim = self.claim.is_none() || told.claim.is_none() || self.claim == told.claim;
         self.fleet == told.fleet && self.holder == told.holder && same_claim
     }
@@ -205,12 +205,12 @@ impl Marks {
         (!(claim.is_by(by) && self.is_own(marked))).then_some(claim)
     }
 
-    pub(super) fn has_told(&self, wanted: &Marker) -> bool {
+    pub(super) fn has_reported(&self, wanted: &Marker) -> bool {
         self.all.iter().any(|marked| {
             self.is_own(marked)
                 && match (wanted, &marked.marker) {
                     (Marker::Report(wanted), Marker::Report(told))
-                    | (Marker::Release(wanted), Marker::Release(told)) => wanted.is_told_by(told),
+                    | (Marker::Release(wanted), Marker::Release(told)) => wanted.is_reported_by(told),
                     (wanted, found) => wanted == found,
                 }
         })

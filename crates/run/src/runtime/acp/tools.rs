@@ -26,7 +26,8 @@ struct Call {
     /// Input of an announced call, which may be incomplete.
     input: Option<Value>,
     /// Set if the call is in the job's output.
-    told: bool,
+    #[serde(rename = "told")]
+    reported: bool,
 }
 
 /// Maximum size of a remembered input, since it is part of every checkpoint.
@@ -44,7 +45,7 @@ impl Tools {
         let small = input.as_ref().is_some_and(|input| input.to_string().len() <= MAX_INPUT_BYTES);
         if announced && small {
             call.input = input;
-        } else if !call.told && (input.is_some() || over || status == "in_progress") {
+        } else if !call.reported && (input.is_some() || over || status == "in_progress") {
             messages.push(call.tell(input));
         }
         for key in ["toolCallId", "sessionUpdate"] {
@@ -73,12 +74,12 @@ impl Tools {
         let call = line.get("params")?.get("toolCall")?.as_object()?;
         let place = self.place(call)?;
         let input = call.get("rawInput").filter(|input| !is_empty(input)).cloned();
-        self.0.get_mut(place).filter(|call| !call.told).map(|call| call.tell(input))
+        self.0.get_mut(place).filter(|call| !call.reported).map(|call| call.tell(input))
     }
 
     /// Returns the calls that were not reported because their input never arrived.
     pub(super) fn flush(&mut self) -> Vec<OutputMessage> {
-        self.0.iter_mut().filter(|call| !call.told).map(|call| call.tell(None)).collect()
+        self.0.iter_mut().filter(|call| !call.reported).map(|call| call.tell(None)).collect()
     }
 
     fn place(&mut self, update: &Fields) -> Option<usize> {
@@ -92,9 +93,9 @@ impl Tools {
         });
         let call = self.0.get_mut(place)?;
         let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
-        let told =
+        let title =
             name(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
-        call.name = call.name.take().or_else(|| told.map(one_line));
+        call.name = call.name.take().or_else(|| title.map(one_line));
         call.kind = name(update, "kind").map(str::to_owned).or(call.kind.take());
         call.title = text(update, "title").map(one_line).or(call.title.take());
         Some(place)
@@ -103,7 +104,7 @@ impl Tools {
 
 impl Call {
     fn tell(&mut self, input: Option<Value>) -> OutputMessage {
-        self.told = true;
+        self.reported = true;
         let input = input.or_else(|| self.input.take());
         let title = || self.title.as_ref().map(|title| json!({ "title": title }));
         OutputMessage::ToolUse {

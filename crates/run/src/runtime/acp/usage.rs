@@ -80,7 +80,7 @@ impl AcpUsage {
         self.model = model.filter(|model| model.len() <= 200).map(str::to_owned);
     }
 
-    pub(super) fn heard(&mut self, update: &Fields) {
+    pub(super) fn add_update(&mut self, update: &Fields) {
         let kind = name(update, "sessionUpdate");
         if kind == Some("tool_call_update") && matches!(name(update, "status"), Some("completed" | "failed"))
         {
@@ -132,7 +132,7 @@ impl AcpUsage {
         self.cost.map(|cost| if cost < before { cost } else { cost - before })
     }
 
-    fn told(&self) -> BTreeMap<String, ModelUsage> {
+    fn tokens_per_model(&self) -> BTreeMap<String, ModelUsage> {
         let sum = |models: &BTreeMap<String, ModelUsage>| {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
@@ -153,7 +153,7 @@ impl AcpUsage {
     pub(super) fn usage(&self) -> Option<JobUsage> {
         // An agent reports 0 for a model whose price it does not know.
         let total_cost_usd = self.cost_since().filter(|cost| *cost > 0.0);
-        let mut per_model = self.told();
+        let mut per_model = self.tokens_per_model();
         if let (1, Some(used)) = (per_model.len(), per_model.values_mut().next()) {
             used.cost_usd = total_cost_usd;
         }

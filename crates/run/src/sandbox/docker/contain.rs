@@ -34,7 +34,7 @@ pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let ended = runtime.map_err(|error| error.to_string())?.block_on(run(&attempt));
-        ended.or_else(|failure| failure.told(&attempt))
+        ended.or_else(|failure| failure.report(&attempt))
     });
     done.map_or_else(
         |why| {
@@ -53,7 +53,7 @@ enum Failure {
 }
 
 impl Failure {
-    fn told(self, attempt: &Attempt) -> Result<u8, String> {
+    fn report(self, attempt: &Attempt) -> Result<u8, String> {
         match self {
             Self::NotStarted(why) => {
                 attempt.refuse(&why).map_err(|error| format!("{why}; and that cannot be told: {error}"))?;
@@ -87,16 +87,16 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     let not = |why: String| Failure::NotStarted(format!("`sandbox: docker` cannot be enforced: {why}"));
     let mut asked = Asked::listen().map_err(|error| not(error.to_string()))?;
     let mut start = attempt.start().map_err(|error| not(error.to_string()))?;
-    let enclosure = start.enclosure.take().unwrap_or_default();
+    let sandbox = start.sandbox.take().unwrap_or_default();
     let contained =
-        enclosure.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
+        sandbox.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
     let record = Record { socket: contained.socket.clone(), name: name(&contained, attempt) };
     record.write(attempt).map_err(|error| not(error.to_string()))?;
     let engine =
         ContainerEngine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
     let name = record.name.as_str();
-    let ended = match begin(&engine, name, attempt, &start, &enclosure, &contained, &mut asked).await {
-        Ok(Some(streams)) => follow(&engine, name, attempt, &enclosure.caps, streams, asked).await,
+    let ended = match begin(&engine, name, attempt, &start, &sandbox, &contained, &mut asked).await {
+        Ok(Some(streams)) => follow(&engine, name, attempt, &sandbox.caps, streams, asked).await,
         Ok(None) => Ok(EXIT_TERMINATED),
         Err(why) => Err(not(why)),
     };
@@ -129,7 +129,7 @@ async fn begin(
     name: &str,
     attempt: &Attempt,
     start: &StartSpec,
-    enclosure: &SandboxPlan,
+    sandbox: &SandboxPlan,
     contained: &Contained,
     asked: &mut Asked,
 ) -> Result<Option<Streams>, String> {
@@ -144,7 +144,7 @@ async fn begin(
     let user = if engine.is_rootless().await.map_err(said)? { "0:0".to_owned() } else { own_ids() };
     let mut order = ContainerSpec {
         start,
-        enclosure,
+        sandbox,
         contained,
         attempt: attempt.name(),
         nothing: &nothing,
@@ -152,7 +152,7 @@ async fn begin(
         user: &user,
         filter: filter.as_deref(),
         prompted: !prompt.is_empty(),
-        init: engine.is_podman() || !hides_init(enclosure),
+        init: engine.is_podman() || !hides_init(sandbox),
     };
     match create(engine, name, &order.body()?).await {
         // Some engines have no init program for containers.
@@ -189,9 +189,9 @@ async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(
 }
 
 /// Returns true if a mount covers `/sbin`, where Docker puts its init program, which could then not be started.
-fn hides_init(enclosure: &SandboxPlan) -> bool {
+fn hides_init(sandbox: &SandboxPlan) -> bool {
     let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
-    enclosure.read.iter().chain(&enclosure.write).any(over)
+    sandbox.read.iter().chain(&sandbox.write).any(over)
 }
 
 fn own_ids() -> String {
@@ -238,14 +238,14 @@ async fn follow(
 async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);
-        let told = async {
+        let report = async {
             // The agent may have closed its stdin.
             stream.write_all(&prompt).await.ok();
             stream.shutdown().await.ok();
         };
         // The output is read on the other connection.
         let mut nobody = tokio::io::sink();
-        tokio::join!(told, tokio::io::copy(&mut back, &mut nobody)).1.ok();
+        tokio::join!(report, tokio::io::copy(&mut back, &mut nobody)).1.ok();
         std::future::pending::<()>().await;
     }
     std::future::pending().await

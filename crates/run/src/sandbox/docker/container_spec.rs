@@ -13,7 +13,7 @@ use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ContainerSpec<'a> {
     pub(super) start: &'a StartSpec,
-    pub(super) enclosure: &'a SandboxPlan,
+    pub(super) sandbox: &'a SandboxPlan,
     pub(super) contained: &'a Contained,
     pub(super) attempt: &'a str,
     /// Empty folder that is mounted over hidden paths.
@@ -31,7 +31,7 @@ pub(super) struct ContainerSpec<'a> {
 
 impl ContainerSpec<'_> {
     pub(super) fn body(&self) -> Result<Value, String> {
-        let (contained, caps) = (self.contained, &self.enclosure.caps);
+        let (contained, caps) = (self.contained, &self.sandbox.caps);
         let mounts = self.mounts();
         if let Some(odd) = mounts.iter().flat_map(|bound| [&bound.from, &bound.to]).find(|path| is_odd(path))
         {
@@ -43,7 +43,7 @@ impl ContainerSpec<'_> {
         let mut labels = contained.labels.clone();
         labels.insert(STATE_LABEL.to_owned(), contained.state.to_string_lossy().into_owned());
         labels.insert(ATTEMPT_LABEL.to_owned(), self.attempt.to_owned());
-        let network = match (&self.enclosure.network, contained.host_network) {
+        let network = match (&self.sandbox.network, contained.host_network) {
             (Reaches::Everybody, true) => "host",
             (Reaches::Everybody, false) => "bridge",
             // Engines cannot restrict ports and hosts; such plans were refused before.
@@ -103,7 +103,7 @@ impl ContainerSpec<'_> {
 
     /// Returns the mounts, parents before children.
     fn mounts(&self) -> Vec<Bound> {
-        let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.enclosure;
+        let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.sandbox;
         let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
         let mut put = |from: &Path, to: &Path, written: bool| {
             mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
@@ -117,7 +117,7 @@ impl ContainerSpec<'_> {
         for path in write {
             put(path, path, true);
         }
-        for path in self.enclosure.pinned() {
+        for path in self.sandbox.pinned() {
             put(&path, &path, true);
         }
         for path in frozen.iter().filter(|path| within(path, write)) {
@@ -140,7 +140,7 @@ impl ContainerSpec<'_> {
 
     /// Returns the temporary file systems.
     fn tmpfs(&self, mounts: &[Bound]) -> BTreeMap<String, String> {
-        let home = self.enclosure.home.iter().filter(|home| {
+        let home = self.sandbox.home.iter().filter(|home| {
             home.parent().is_some() && !mounts.iter().any(|bound| home.starts_with(&bound.to))
         });
         let own = ["/tmp", "/var/tmp"].into_iter().map(PathBuf::from).chain(home.cloned());
@@ -184,7 +184,7 @@ mod tests {
         paths.map(PathBuf::from).into()
     }
 
-    fn body(enclosure: &SandboxPlan) -> Result<Value, String> {
+    fn body(sandbox: &SandboxPlan) -> Result<Value, String> {
         let argv = ["sh", "-c", "x"].map(str::to_owned).into();
         let start = StartSpec {
             argv,
@@ -193,13 +193,13 @@ mod tests {
             grace_ms: 1,
             reader: None,
             limits: None,
-            enclosure: None,
+            sandbox: None,
         };
-        let contained = enclosure.container.clone().unwrap_or_default();
+        let contained = sandbox.container.clone().unwrap_or_default();
         let environment = [("PATH", "/outside"), ("A", "b=c")];
         ContainerSpec {
             start: &start,
-            enclosure,
+            sandbox,
             contained: &contained,
             attempt: "job-1.1",
             nothing: Path::new("/nothing"),
@@ -212,7 +212,7 @@ mod tests {
         .body()
     }
 
-    fn enclosure() -> SandboxPlan {
+    fn sandbox() -> SandboxPlan {
         let contained = Contained {
             image: "i".into(),
             left_outside: vec!["PATH".into()],
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_is_bound() {
-        let body = body(&enclosure()).unwrap();
+        let body = body(&sandbox()).unwrap();
         let mounts = body["HostConfig"]["Mounts"].as_array().unwrap().iter().map(|mount| {
             let way = if mount["ReadOnly"].as_bool().unwrap() { "ro" } else { "rw" };
             format!("{} {} {way}", mount["Source"].as_str().unwrap(), mount["Target"].as_str().unwrap())
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_holds_it() {
         let caps = Caps { memory: Some(1000), pids: Some(9), cpu: Some(0.5) };
-        let body = body(&SandboxPlan { caps, ..enclosure() }).unwrap();
+        let body = body(&SandboxPlan { caps, ..sandbox() }).unwrap();
         let host = &body["HostConfig"];
         assert_eq!(
             (&host["Memory"], &host["MemorySwap"], &host["PidsLimit"], &host["NanoCpus"]),
@@ -279,12 +279,12 @@ mod tests {
             (Reaches::Everybody, true, "host"),
             (Reaches::Ports(vec![1]), false, "none"),
         ] {
-            let mut enclosure = SandboxPlan { network, ..enclosure() };
-            enclosure.container.as_mut().unwrap().host_network = host;
-            assert_eq!(body(&enclosure).unwrap()["HostConfig"]["NetworkMode"], expected);
+            let mut sandbox = SandboxPlan { network, ..sandbox() };
+            sandbox.container.as_mut().unwrap().host_network = host;
+            assert_eq!(body(&sandbox).unwrap()["HostConfig"]["NetworkMode"], expected);
         }
         for odd in ["/a,ro=false", "/a\"", "/a\nb"] {
-            let refused = body(&SandboxPlan { write: paths([odd]), ..enclosure() }).unwrap_err();
+            let refused = body(&SandboxPlan { write: paths([odd]), ..sandbox() }).unwrap_err();
             assert!(refused.contains("odd signs"), "{refused}");
         }
     }

@@ -209,7 +209,7 @@ impl ContainerEngine {
         let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
         // 304 means that the state is already as requested.
         if !status.is_success() && status != StatusCode::NOT_MODIFIED {
-            return Err(EngineError::Refused { status: status.as_u16(), message: told(&body) });
+            return Err(EngineError::Refused { status: status.as_u16(), message: refusal_message(&body) });
         }
         if body.is_empty() {
             return Ok(Value::Null);
@@ -246,7 +246,7 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
 }
 
 /// Reads the message of a refusal: JSON, or the body.
-fn told(body: &[u8]) -> String {
+fn refusal_message(body: &[u8]) -> String {
     let message = serde_json::from_slice::<Value>(body).ok();
     let message = message.and_then(|body| body["message"].as_str().map(str::to_owned));
     let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());

@@ -18,8 +18,8 @@ pub(super) struct LimitWatch<'a> {
     attempt: &'a Attempt,
     caps: &'a Caps,
     groups: Vec<PathBuf>,
-    memory_told: bool,
-    pids_told: bool,
+    memory_reported: bool,
+    pids_reported: bool,
 }
 
 impl<'a> LimitWatch<'a> {
@@ -34,7 +34,7 @@ impl<'a> LimitWatch<'a> {
             Ok(found) if capped => found["State"]["Pid"].as_i64().map(of_process).unwrap_or_default(),
             _ => Vec::new(),
         };
-        Self { attempt, caps, groups, memory_told: false, pids_told: false }
+        Self { attempt, caps, groups, memory_reported: false, pids_reported: false }
     }
 
     pub(super) async fn watch(&mut self) -> Infallible {
@@ -48,8 +48,8 @@ impl<'a> LimitWatch<'a> {
     pub(super) fn look(&mut self) {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
-        tell_once(self.attempt, &memory, &mut self.memory_told);
-        tell_once(self.attempt, &pids, &mut self.pids_told);
+        report_once(self.attempt, &memory, &mut self.memory_reported);
+        report_once(self.attempt, &pids, &mut self.pids_reported);
     }
 
     /// Reads from the engine whether the memory limit was reached.
@@ -57,7 +57,7 @@ impl<'a> LimitWatch<'a> {
         let Some(bytes) = self.caps.memory else { return };
         match engine.inspect(name).await {
             Ok(found) if found["State"]["OOMKilled"] == true => {
-                tell_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_told);
+                report_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_reported);
             }
             Ok(_) => {}
             Err(trouble) => {
@@ -67,11 +67,11 @@ impl<'a> LimitWatch<'a> {
     }
 }
 
-fn tell_once(attempt: &Attempt, notes: &[String], told: &mut bool) {
-    if *told || notes.is_empty() {
+fn report_once(attempt: &Attempt, notes: &[String], reported: &mut bool) {
+    if *reported || notes.is_empty() {
         return;
     }
-    *told = true;
+    *reported = true;
     if let Err(error) = attempt.note(notes) {
         eprintln!("cowhand: {}; {error}", notes.join("; "));
     }

@@ -104,7 +104,7 @@ pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Clie
     if let Some(addresses) = addresses {
         builder = builder.dns_resolver(Arc::new(Checked(addresses)));
     }
-    builder.build().map_err(told)
+    builder.build().map_err(error_message)
 }
 
 #[derive(Debug)]
@@ -139,7 +139,7 @@ pub(super) async fn forward(
     if has_body {
         asked = asked.body(Body::wrap(body));
     }
-    let answer = asked.send().await.map_err(told)?;
+    let answer = asked.send().await.map_err(error_message)?;
     let (mut head, body) = Response::<Body>::from(answer).into_parts();
     head.headers = passed_on(&head.headers);
     head.version = hyper::Version::HTTP_11;
@@ -155,7 +155,7 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Formats an error without the address, which the agent must not see.
-fn told(error: reqwest::Error) -> String {
+fn error_message(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;
     while let Some(cause) = last.source() {

@@ -149,10 +149,10 @@ fn a_fact_is_told_once_for_each_claim() {
         let told = Marker::Report(ResultMarker::of(&by, told));
         let mut marks = marks(0, &[written(3, 0, "h", 60)]);
         marks.all[0].marker = told;
-        assert_eq!(marks.has_told(&Marker::Report(ResultMarker::of(&by, asked))), expected);
-        assert!(!marks.has_told(&Marker::Release(ResultMarker::of(&by, asked))), "another kind");
+        assert_eq!(marks.has_reported(&Marker::Report(ResultMarker::of(&by, asked))), expected);
+        assert!(!marks.has_reported(&Marker::Release(ResultMarker::of(&by, asked))), "another kind");
         assert!(
-            !marks.has_told(&Marker::Report(ResultMarker::of(&claimant("f", "other", 60), asked))),
+            !marks.has_reported(&Marker::Report(ResultMarker::of(&claimant("f", "other", 60), asked))),
             "another holder"
         );
     }
