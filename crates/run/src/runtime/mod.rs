@@ -206,3 +206,25 @@ pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
         extra: Map::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_keep_the_names_of_their_fields() {
+        let readers = [
+            Reader::command(),
+            Reader::claude(),
+            Reader::codex(),
+            Reader::gemini(),
+            Reader::opencode(),
+            Reader::acp(),
+        ];
+        for reader in readers {
+            let written = serde_json::to_string(&reader).unwrap();
+            assert!(written.contains(r#""heard":{"#), "{written}");
+            assert_eq!(serde_json::from_str::<Reader>(&written).unwrap(), reader);
+        }
+    }
+}

@@ -75,7 +75,7 @@ pub(super) fn shorten(fields: &mut Fields) {
     for (key, value) in fields.iter_mut() {
         match value {
             Value::Array(list) if LISTING_KEYS.contains(&key.as_str()) => {
-                *value = json!({ "length": list.len() })
+                *value = json!({ "length": list.len() });
             }
             Value::Array(list) => list.iter_mut().filter_map(Value::as_object_mut).for_each(shorten),
             Value::Object(inner) => shorten(inner),

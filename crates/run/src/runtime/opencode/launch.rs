@@ -87,7 +87,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         SessionChoice::Fresh | SessionChoice::FreshAs(_) => {}
         SessionChoice::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
         SessionChoice::Fork { of, .. } => {
-            argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()])
+            argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]);
         }
     }
     let mut config = own_config(order.environment);
