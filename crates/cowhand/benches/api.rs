@@ -13,7 +13,7 @@ use cowhand::api::{Api, Client, Page};
 use cowhand::redact::Redactor;
 use cowhand::state::StateFolder;
 use cowhand::store::Store;
-use cowhand::work::{Setting, Sources};
+use cowhand::work::{SourceContext, WorkSources};
 use cowhand_core::job::JobRecord;
 use cowhand_core::roster::Roster;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -27,8 +27,10 @@ async fn main() {
     state.create().unwrap();
     let place = state.database().display().to_string();
     let store = Store::open(&place).await.unwrap();
-    let sources =
-        Sources::new(std::sync::Arc::default(), Setting::of_base(folder.path(), HashMap::default()));
+    let sources = WorkSources::new(
+        std::sync::Arc::default(),
+        SourceContext::of_base(folder.path(), HashMap::default()),
+    );
     let client =
         Client::alone(Api::alone(store.clone(), state, Roster::of(Vec::new()), sources, Redactor::default()));
     let mut by_hand = SqliteConnection::connect(&format!("sqlite://{place}")).await.unwrap();

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use cowhand::work::contract::assert_work_source_contract;
-use cowhand::work::{Claimant, For, NextOptions, Registry, Setting, Sources, WorkSource, WorkSourceError};
+use cowhand::work::{
+    Claimant, For, NextOptions, SourceContext, SourceRegistry, WorkSource, WorkSourceError, WorkSources,
+};
 use cowhand_core::config::{Outside, load};
 use cowhand_core::policy::Zone;
 use cowhand_core::shape;
@@ -49,7 +51,7 @@ enum State {
 }
 
 /// Builds the source; the registry calls it when a config names `list`.
-fn make(config: &shape::WorkSource, _: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+fn make(config: &shape::WorkSource, _: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     let shape::WorkSource::Custom { with, .. } = config else {
         return Err(WorkSourceError::Config("`list` is a custom source".to_owned()));
     };
@@ -188,9 +190,9 @@ impl WorkSource for List {
 
 /// Runs one round by hand, as a schedule does: the next item, some work, the report.
 pub async fn run() -> anyhow::Result<Vec<String>> {
-    let mut registry = Registry::with_built_ins();
+    let mut registry = SourceRegistry::with_built_ins();
     registry.register("list", make)?;
-    let sources = Sources::new(Arc::new(registry), Setting::new(".", |_| None));
+    let sources = WorkSources::new(Arc::new(registry), SourceContext::new(".", |_| None));
 
     let outside = Outside {
         read: &mut |_| Ok(CONFIG.to_owned()),

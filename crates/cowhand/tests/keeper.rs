@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use cowhand::run::attempt::Attempt;
 use cowhand::run::ending::{Ending, ExitStatus};
 use cowhand::run::process::StopSignal;
-use cowhand::run::start::Start;
-use cowhand::run::supervision::{Standing, Stop};
+use cowhand::run::start::StartSpec;
+use cowhand::run::supervision::{AttemptState, StopOutcome};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Termination;
 use tempfile::TempDir;
@@ -35,19 +35,19 @@ impl Scene {
         self
     }
 
-    fn start(&self, argv: &[&str]) -> Start {
-        Start {
+    fn start(&self, argv: &[&str]) -> StartSpec {
+        StartSpec {
             argv: argv.iter().map(|&argument| argument.to_owned()).collect(),
             directory: self.state.path().to_owned(),
             stop_signal: StopSignal::Terminate,
             grace_ms: self.grace_ms,
             reader: None,
             limits: None,
-            enclosure: None,
+            sandbox: None,
         }
     }
 
-    fn launch(mut self, start: &Start) -> Self {
+    fn launch(mut self, start: &StartSpec) -> Self {
         let environment = [("PATH".to_owned(), std::env::var("PATH").unwrap())];
         let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
         self.keeper = Some(self.attempt.launch(program, start, "do it\n", &environment).unwrap());
@@ -120,7 +120,7 @@ fn the_prompt_comes_on_stdin_and_the_output_goes_to_files() {
     let directory = scene.state.path().canonicalize().unwrap();
     assert_eq!(scene.stdout(), format!("do it\n{}\n", directory.display()));
     assert_eq!(std::fs::read_to_string(scene.attempt.stderr()).unwrap(), "to stderr\n");
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Ended(ending));
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Ended(ending));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_cannot_start_says_why() {
     );
 
     let nowhere = Scene::new();
-    let start = Start { directory: "/no/such/directory".into(), ..nowhere.start(&["true"]) };
+    let start = StartSpec { directory: "/no/such/directory".into(), ..nowhere.start(&["true"]) };
     let nowhere = nowhere.launch(&start);
     let ExitStatus::StartFailed { message } = nowhere.ending().status else { panic!() };
     assert_eq!(message, "cannot start \"true\": its directory /no/such/directory is not there");
@@ -172,7 +172,7 @@ fn a_signal_is_told_from_an_exit() {
 fn asked_to_stop_it_goes_gracefully() {
     let scene = Scene::new().sh("trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
-    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
+    assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
     let ending = scene.ending();
     assert_eq!((ending.status, ending.stopped), (ExitStatus::Code { code: 0 }, Some(Termination::Graceful)));
     assert!(scene.stdout().contains("bye"));
@@ -182,7 +182,7 @@ fn asked_to_stop_it_goes_gracefully() {
 fn one_that_ignores_the_signal_is_killed_after_the_grace() {
     let scene = Scene::new().grace(300).sh("trap '' TERM; echo ready; while :; do sleep 0.05; done");
     scene.until_it_says("ready");
-    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
+    assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
     let ending = scene.ending();
     assert_eq!(
         (ending.status, ending.stopped),
@@ -196,10 +196,10 @@ fn a_second_request_does_not_wait_for_the_grace() {
     let script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done";
     let scene = Scene::new().grace(3_600_000).sh(script);
     scene.until_it_says("ready");
-    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
+    assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
     // Two signals at once would count as one.
     scene.until_it_says("asked");
-    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
+    assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
     assert_eq!(scene.ending().stopped, Some(Termination::Forced));
 }
 
@@ -222,7 +222,7 @@ fn a_tree_that_was_cancelled_is_gone_whole() {
     let scene = Scene::new().grace(200).sh(&format!("trap '' TERM; {deep} {deep} echo ready; sleep 1000"));
     scene.until_it_says("ready");
     scene.wait_for("the tree to grow", || (scene.alive().len() >= 9).then_some(()));
-    assert_eq!(scene.attempt.stop().unwrap(), Stop::Asked);
+    assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::Asked);
     assert_eq!(scene.ending().stopped, Some(Termination::Forced));
     assert!(scene.alive().is_empty(), "{:?}", scene.alive());
 }
@@ -232,7 +232,7 @@ fn one_that_closes_its_output_and_lingers_is_still_running() {
     let script = "exec >&- 2>&-; touch closed; while [ ! -e go ]; do sleep 0.02; done; exit 7";
     let scene = Scene::new().sh(script);
     scene.wait_for("its output to be closed", || scene.state.path().join("closed").exists().then_some(()));
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept);
     std::fs::write(scene.state.path().join("go"), "").unwrap();
     assert_eq!(scene.ending().status, ExitStatus::Code { code: 7 });
 }
@@ -254,9 +254,10 @@ fn without_its_keeper_the_agent_is_found_and_can_be_ended() {
     let mut keeper = scene.keeper.take().unwrap();
     keeper.kill().unwrap();
     keeper.wait().unwrap();
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
-    assert_eq!(scene.attempt.stop().unwrap(), Stop::NoKeeper);
-    scene.wait_for("the agent's end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
+    assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::NoKeeper);
+    scene
+        .wait_for("the agent's end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
     assert!(scene.alive().is_empty());
 }
 
@@ -268,9 +269,9 @@ fn without_its_keeper_even_what_hides_is_found() {
     keeper.kill().unwrap();
     keeper.wait().unwrap();
     let cgroup = std::fs::read_to_string(scene.attempt.folder().join("cgroup"));
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     scene.attempt.stop().unwrap();
-    scene.wait_for("its end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
+    scene.wait_for("its end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
     // Where no control group can be made, a process that hides its mark cannot be found without its keeper.
     if let Ok(cgroup) = cgroup {
         assert!(!Path::new(&cgroup).exists(), "its group is removed");
@@ -299,7 +300,7 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
         let stat = std::fs::read_to_string(format!("/proc/{agent}/stat")).unwrap_or_default();
         (stat.is_empty() || stat.contains(") Z")).then_some(())
     });
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Unkept);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Unkept);
     // No number below the last one is free.
     let open: Vec<_> = (0..64).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
     let highest = u64::try_from(open.last().unwrap().as_raw_fd()).unwrap();
@@ -307,19 +308,19 @@ fn what_cannot_be_seen_is_not_taken_for_gone() {
     for free in 1..6 {
         let limit = Rlimit { current: Some(highest + free), maximum: before.maximum };
         setrlimit(Resource::Nofile, limit).unwrap();
-        let standing = scene.attempt.standing();
+        let standing = scene.attempt.state();
         setrlimit(Resource::Nofile, before).unwrap();
-        assert!(!matches!(standing, Ok(Standing::Gone)), "{} free: {standing:?}", free - 1);
+        assert!(!matches!(standing, Ok(AttemptState::Gone)), "{} free: {standing:?}", free - 1);
     }
     drop(open);
     scene.attempt.stop().unwrap();
-    scene.wait_for("its end", || (scene.attempt.standing().unwrap() == Standing::Gone).then_some(()));
+    scene.wait_for("its end", || (scene.attempt.state().unwrap() == AttemptState::Gone).then_some(()));
 }
 
 #[test]
 fn there_is_never_a_moment_without_a_keeper() {
     let scene = Scene::new().sh("while [ ! -e go ]; do sleep 0.02; done");
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Kept, "from the first moment on");
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Kept, "from the first moment on");
     let program = Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let second = scene.attempt.launch(program, &scene.start(&["true"]), "", &[]).unwrap_err();
     assert_eq!(second.to_string(), "another keeper is at work");
@@ -331,7 +332,7 @@ fn there_is_never_a_moment_without_a_keeper() {
 fn what_was_never_launched_is_gone_and_never_began() {
     let scene = Scene::new();
     std::fs::create_dir_all(scene.attempt.folder()).unwrap();
-    assert_eq!(scene.attempt.standing().unwrap(), Standing::Gone);
+    assert_eq!(scene.attempt.state().unwrap(), AttemptState::Gone);
     assert!(!scene.attempt.began().unwrap());
     let by_hand = Command::new(env!("CARGO_BIN_EXE_cowhand"))
         .arg("keeper")
@@ -372,8 +373,8 @@ fn a_second_keeper_does_not_start_the_agent_again() {
 fn asking_right_after_the_launch_disturbs_nothing() {
     for _ in 0..10 {
         let scene = Scene::new().sh("echo ready");
-        let standing = scene.attempt.standing().unwrap();
-        assert!(matches!(standing, Standing::Kept | Standing::Ended(_)), "{standing:?}");
+        let standing = scene.attempt.state().unwrap();
+        assert!(matches!(standing, AttemptState::Kept | AttemptState::Ended(_)), "{standing:?}");
         assert_eq!(scene.ending().status, ExitStatus::Code { code: 0 });
     }
 }
@@ -387,9 +388,9 @@ fn after_a_power_cut_an_empty_record_still_says_that_it_may_have_begun() {
     for record in ["keeper.json", "agent.json"] {
         for left in ["", "\0\0\0\0", "{\"pid\":4"] {
             std::fs::write(scene.attempt.folder().join(record), left).unwrap();
-            assert_eq!(scene.attempt.standing().unwrap(), Standing::Gone, "{record} {left:?}");
+            assert_eq!(scene.attempt.state().unwrap(), AttemptState::Gone, "{record} {left:?}");
             assert!(scene.attempt.began().unwrap(), "{record} {left:?}");
-            assert_eq!(scene.attempt.stop().unwrap(), Stop::NoKeeper, "{record} {left:?}");
+            assert_eq!(scene.attempt.stop().unwrap(), StopOutcome::NoKeeper, "{record} {left:?}");
         }
     }
 }

@@ -11,8 +11,8 @@ use cowhand::fleet::{
     Agents, Changes, Fleet, FleetError, FleetStatus, Options, Said, Stop, Subscription, Trigger, Triggered,
 };
 use cowhand::state::StateFolder;
-use cowhand::store::Cancel;
-use cowhand::work::Registry;
+use cowhand::store::CancelOutcome;
+use cowhand::work::SourceRegistry;
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{ExitReason, Job, JobStatus, Origin, Termination};
@@ -49,7 +49,7 @@ fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
-        work_sources: Registry::default(),
+        work_sources: SourceRegistry::default(),
         triggers: cowhand::trigger::Registry::default(),
         fresh: false,
     }
@@ -448,9 +448,9 @@ async fn what_cannot_be_done_says_of_what() {
     let running = fleet.retry(job.id(), Changes::default()).await.unwrap_err();
     assert_eq!(running.to_string(), format!("{} is running; cancel it first, or fork it", job.id()));
     let mut events = fleet.subscribe().await.unwrap();
-    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::Asked(_)));
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::Asked(_)));
     ended(&mut events, job.id()).await;
-    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), Cancel::AlreadyStopped(_)));
+    assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::AlreadyStopped(_)));
     fleet.stop(Stop::Cancel).await.unwrap();
 }
 

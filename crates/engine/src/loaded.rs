@@ -9,14 +9,14 @@ use cowhand_core::shape::WorkSource;
 use serde_json::Value;
 
 use cowhand_run::redact::Redactor;
-use cowhand_work::Sources;
+use cowhand_work::WorkSources;
 
 /// The roster of a fleet and the variables of its `.env`.
 #[derive(Debug)]
 pub struct Loaded {
     pub roster: Arc<Roster>,
     pub variables: HashMap<String, String>,
-    pub sources: Arc<Sources>,
+    pub sources: Arc<WorkSources>,
     /// The config as it is shown to people, without secrets.
     pub shown: Option<Value>,
     /// The files from which the config was read; an agent in a sandbox cannot write to them.

@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 use x509_cert::der::Decode as _;
 
-use cowhand_system::named_file::{self, KEY_BYTES};
+use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
 /// Time before the end of a certificate from which a warning is given.
 const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -126,7 +126,8 @@ fn key(place: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 }
 
 fn read(place: &Path) -> Result<Vec<u8>, TlsError> {
-    named_file::read(place, KEY_BYTES).map_err(|source| TlsError::Read { place: place.to_owned(), source })
+    named_file::read(place, MAX_KEY_BYTES)
+        .map_err(|source| TlsError::Read { place: place.to_owned(), source })
 }
 
 /// Converts an error of the PEM reader; the message never quotes the file, which may be a key.

@@ -1,12 +1,12 @@
-//! Which addresses a hook may reach. A config, or a server that redirects, could otherwise have us ask what only this
-//! machine or its network can reach.
+//! Addresses that a hook may reach. Otherwise a config, or a server that redirects, could make cowhand send requests to
+//! this machine or its private network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::Url;
 
-/// The addresses of a web address, looked up once. The connection goes to these and to no others, so that a name that
-/// is answered differently a moment later changes nothing.
+/// Resolves the host of a URL once. The connection uses these addresses only, so a later answer for the name changes
+/// nothing.
 pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>, Unreachable> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Unreachable::Refused(format!("{}: is no web address", url.scheme())));
@@ -24,7 +24,7 @@ pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>
     };
     let forbidden = found.iter().find(|found| !allow_private && !is_public(found.ip()));
     match forbidden {
-        // All of them, or an answer with one good and one bad address would be a matter of luck.
+        // All addresses have to be allowed, else the result would depend on which one is used.
         Some(forbidden) => Err(Unreachable::Private(match forbidden.ip().to_string() {
             address if address == host => format!("{host} is not on the internet"),
             address => format!("{host} is {address}, which is not on the internet"),
@@ -36,14 +36,14 @@ pub async fn addresses(url: &Url, allow_private: bool) -> Result<Vec<SocketAddr>
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// Not now and not later.
+    /// Never allowed.
     Refused(String),
-    /// Not unless it is allowed.
+    /// Allowed only with the setting for private addresses.
     Private(String),
     NotFound(String),
 }
 
-/// Whether it can be seen in the web address itself that it is on this machine or its network.
+/// Returns true if the URL itself names this machine or its private network.
 pub fn is_private_as_written(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     let address = host.parse::<IpAddr>();
@@ -74,12 +74,12 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast())
 }
 
-/// Only what is given out (`2000::/3`), and of that nothing that is another way to write an address of version 4.
+/// Returns true for assigned addresses (`2000::/3`) that do not embed an IPv4 address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(inner) = address.to_ipv4_mapped() {
         return is_public_v4(inner);
     }
-    // How networks without version 4 reach it.
+    // NAT64 addresses, which embed an IPv4 address.
     if let [0x64, 0xff9b, 0, 0, 0, 0, ..] = address.segments() {
         let [.., a, b, c, d] = address.octets();
         return is_public_v4(Ipv4Addr::new(a, b, c, d));

@@ -1,4 +1,4 @@
-//! An attempt's folder: all that daemon and keeper share.
+//! The folder of an attempt, which daemon and keeper share.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -14,51 +14,51 @@ use serde::de::DeserializeOwned;
 
 use super::cgroup::Cgroup;
 use super::ending::Ending;
-use super::process::{self, Identity};
-use super::start::Start;
+use super::process::{self, ProcessIdentity};
+use super::start::StartSpec;
 use cowhand_system::blocking::run_blocking;
-use cowhand_system::remove::{absent_is_ok, is_gone, remove_folder};
+use cowhand_system::remove::{absent_is_ok, is_missing, remove_folder};
 
-/// One process run for a job, whether it is yet to come, under way or over.
+/// One process run for a job, before, during or after its run.
 #[derive(Debug, Clone)]
 pub struct Attempt {
     folder: PathBuf,
     name: String,
 }
 
-/// The records of who is at work.
-pub(super) const KEEPER: &str = "keeper.json";
-pub(super) const AGENT: &str = "agent.json";
-/// What the agent gets on its standard input.
-pub(super) const PROMPT: &str = "prompt";
-const LOCK: &str = "lock";
-const KEEPER_LOG: &str = "keeper.log";
-/// Of what a keeper said, in characters.
-const LONGEST_SAID: usize = 500;
-const CGROUP: &str = "cgroup";
-pub(super) const CAPS: &str = "caps";
-pub(super) const CREDENTIALS: &str = "credentials";
-const HOOK: &str = "hook";
-const RESUMED: &str = "resumed";
+/// Records of the keeper and the agent process.
+pub(super) const KEEPER_FILE: &str = "keeper.json";
+pub(super) const AGENT_FILE: &str = "agent.json";
+/// Standard input of the agent.
+pub(super) const PROMPT_FILE: &str = "prompt";
+const LOCK_FILE: &str = "lock";
+const KEEPER_LOG_FILE: &str = "keeper.log";
+/// Maximum length of a keeper's message.
+const MAX_KEEPER_MESSAGE_BYTES: usize = 500;
+const CGROUP_FILE: &str = "cgroup";
+pub(super) const CAPS_FILE: &str = "caps";
+pub(super) const CREDENTIALS_FILE: &str = "credentials";
+const HOOK_SUFFIX: &str = "hook";
+const RESUMED_FILE: &str = "resumed";
 
-/// What is known before an agent begins.
+/// Facts that are known before an agent starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prelude {
-    /// Said at the beginning of its output.
+    /// Notes at the beginning of its output.
     pub notes: Vec<String>,
-    /// The session that it is to go on with.
+    /// Session that it continues.
     pub resumed: Option<String>,
 }
 
-/// What somebody finds who looks for the lock of an attempt.
+/// State of the lock of an attempt.
 pub(super) enum AttemptLock {
-    /// Nobody ever launched it, or it is being removed.
+    /// The attempt was never launched, or is being removed.
     Missing,
     Free(#[expect(dead_code, reason = "it is held, not used")] File),
     Taken,
 }
 
-/// For the owner only, and never through a link.
+/// Returns options that create files for the owner only and do not follow links.
 fn own() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
@@ -70,41 +70,41 @@ impl Attempt {
         Self::named(state, format!("{job}.{number}"))
     }
 
-    /// A hook of the job that is a process: kept in the same way, and never taken for an attempt of the job itself.
+    /// Returns the folder of a hook that is a process. It has a keeper like an attempt, but is never taken for one.
     pub fn of_hook(state: &Path, job: &JobId, number: u32) -> Self {
-        Self::named(state, format!("{job}.{HOOK}{number}"))
+        Self::named(state, format!("{job}.{HOOK_SUFFIX}{number}"))
     }
 
     fn named(state: &Path, name: String) -> Self {
         Self { folder: state.join("attempts").join(&name), name }
     }
 
-    /// The job whose attempt this is, if it is not a hook of it.
+    /// Returns the job of the attempt, or none for a hook.
     pub fn job(&self) -> Option<JobId> {
         self.of_job().map(|(job, _)| job)
     }
 
-    /// The job and the number of the attempt; none for a hook.
+    /// Returns the job and the number of the attempt, or none for a hook.
     pub fn of_job(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
         Some((job.parse().ok()?, number.parse().ok()?))
     }
 
-    /// Which of the job's attempts this is, if it is not a hook of it.
+    /// Returns the number of the attempt, or none for a hook.
     pub fn number(&self) -> Option<u32> {
         self.name.rsplit_once('.')?.1.parse().ok()
     }
 
-    /// The job and the number, if this is one of its hooks.
+    /// Returns the job and the number of the hook, or none for an attempt.
     pub fn hook(&self) -> Option<(JobId, u32)> {
         let (job, number) = self.name.rsplit_once('.')?;
-        Some((job.parse().ok()?, number.strip_prefix(HOOK)?.parse().ok()?))
+        Some((job.parse().ok()?, number.strip_prefix(HOOK_SUFFIX)?.parse().ok()?))
     }
 
     pub fn at(folder: &Path) -> io::Result<Self> {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let is_one = name.rsplit_once('.').is_some_and(|(job, number)| {
-            let number = number.strip_prefix(HOOK).unwrap_or(number);
+            let number = number.strip_prefix(HOOK_SUFFIX).unwrap_or(number);
             job.parse::<JobId>().is_ok() && number.parse::<u32>().is_ok()
         });
         if !is_one {
@@ -125,17 +125,17 @@ impl Attempt {
         self.folder.join("stderr")
     }
 
-    /// `COWHAND_ATTEMPT_ID=…` in the environment of every process of the attempt.
+    /// Returns the variable `COWHAND_ATTEMPT_ID=…`, which every process of the attempt has.
     pub fn mark(&self) -> (String, String) {
-        (process::MARK.to_owned(), self.name.clone())
+        (process::ATTEMPT_VARIABLE.to_owned(), self.name.clone())
     }
 
-    /// Where files are that the agent's program reads and nobody else may.
+    /// Returns the folder of files that only the agent's program may read.
     pub fn private(&self) -> PathBuf {
         self.folder.join("private")
     }
 
-    /// Before the launch.
+    /// Writes the private files before the launch.
     pub fn write_private(&self, files: &[(String, String)]) -> io::Result<()> {
         if files.is_empty() {
             return Ok(());
@@ -147,54 +147,53 @@ impl Attempt {
         Ok(())
     }
 
-    /// After the end: nobody needs their secrets any more.
+    /// Removes the private files after the end, because they may contain secrets.
     pub fn forget_private(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS)))?;
+        absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
         remove_folder(&self.private())
     }
 
-    /// After its end is settled: all that was said stands in the job's JSONL, without secrets. How far that had come is
-    /// forgotten, too: what was held back between two pieces of a speech may be half a secret. The prompt may hold secrets;
-    /// the store has it, and the next attempt writes its own.
+    /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. The
+    /// checkpoints are removed too, because text that was held back may be a part of a secret.
     pub fn forget_output(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(PROMPT)))?;
+        absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;
         absent_is_ok(fs::remove_file(self.stdout()))?;
         absent_is_ok(fs::remove_file(self.stderr()))
     }
 
-    /// Makes the folder and what the keeper needs, then the keeper.
+    /// Creates the folder and starts the keeper.
     pub fn launch(
         &self,
         program: &Path,
-        start: &Start,
+        start: &StartSpec,
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
         self.launch_after(&Prelude::default(), program, start, prompt, environment)
     }
 
-    /// As above, with something said before the agent says anything. The keeper belongs to its own session, so that a
-    /// signal for the daemon's terminal is none for it.
+    /// Launches as [`Self::launch`] does, with notes before the agent's output. The keeper has its own session, so that
+    /// it gets no signals of the daemon's terminal.
     pub fn launch_after(
         &self,
         prelude: &Prelude,
         program: &Path,
-        start: &Start,
+        start: &StartSpec,
         prompt: &str,
         environment: &[(String, String)],
     ) -> io::Result<Child> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let lock = self.try_lock()?.ok_or_else(|| io::Error::other("another keeper is at work"))?;
-        self.create(PROMPT)?.write_all(prompt.as_bytes())?;
+        self.create(PROMPT_FILE)?.write_all(prompt.as_bytes())?;
         self.create("stdout")?;
         let mut stderr = self.create("stderr")?;
         for note in &prelude.notes {
             writeln!(stderr, "cowhand: {note}")?;
         }
         match &prelude.resumed {
-            Some(session) => self.create(RESUMED)?.write_all(session.as_bytes())?,
-            None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED)))?,
+            Some(session) => self.create(RESUMED_FILE)?.write_all(session.as_bytes())?,
+            None => absent_is_ok(fs::remove_file(self.folder.join(RESUMED_FILE)))?,
         }
         self.write("start.json", &start.by(program))?;
         let mark = self.mark();
@@ -205,49 +204,52 @@ impl Attempt {
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .env(mark.0, mark.1)
             .current_dir("/")
-            // The lock passes from us to the keeper without a moment in which nobody has it.
+            // The lock passes to the keeper and is held all the time.
             .stdin(lock)
             .stdout(Stdio::null())
-            .stderr(self.create(KEEPER_LOG)?)
+            .stderr(self.create(KEEPER_LOG_FILE)?)
             .spawn()
     }
 
-    /// The last line that its keeper wrote about trouble of its own.
+    /// Returns the last line of the keeper's log.
     pub fn keeper_said(&self) -> Option<String> {
-        let said = fs::read(self.folder.join(KEEPER_LOG)).ok()?;
+        let said = fs::read(self.folder.join(KEEPER_LOG_FILE)).ok()?;
         let said = String::from_utf8_lossy(&said);
-        said.lines().map(str::trim).rfind(|line| !line.is_empty()).map(|line| cut(line, 0, LONGEST_SAID))
+        said.lines()
+            .map(str::trim)
+            .rfind(|line| !line.is_empty())
+            .map(|line| cut(line, 0, MAX_KEEPER_MESSAGE_BYTES))
     }
 
-    /// Says whether files can be written in its folder.
+    /// Checks that files can be written in the folder.
     pub fn has_room(&self) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         file.write_all(&[b'.'; 4096])?;
         file.close()
     }
 
-    /// The keeper could not come as far as to start the agent, so another attempt may.
+    /// Removes the record of a keeper that did not start the agent, so that another attempt can.
     pub(super) fn forget_keeper(&self) -> io::Result<()> {
-        absent_is_ok(fs::remove_file(self.folder.join(KEEPER)))
+        absent_is_ok(fs::remove_file(self.folder.join(KEEPER_FILE)))
     }
 
-    /// The session that it goes on with, if it does.
+    /// Returns the session that it continues.
     pub fn resumed(&self) -> Option<String> {
-        fs::read_to_string(self.folder.join(RESUMED)).ok().filter(|session| !session.is_empty())
+        fs::read_to_string(self.folder.join(RESUMED_FILE)).ok().filter(|session| !session.is_empty())
     }
 
-    /// As if it had never been: only for one in which nothing happened.
+    /// Removes the folder of an attempt in which nothing happened.
     pub fn discard(&self) -> io::Result<()> {
         remove_folder(&self.folder)
     }
 
-    /// The process that watches over it, if it is known.
+    /// Returns the pid of the keeper, if it is known.
     pub fn keeper_pid(&self) -> Option<i32> {
-        Some(self.identity(KEEPER).ok()??.pid)
+        Some(self.identity(KEEPER_FILE).ok()??.pid)
     }
 
-    /// For whoever must not be held up: to look at all processes takes a while, and an engine of containers may take
-    /// minutes to answer.
+    /// Runs a function on a blocking thread: listing processes takes time, and a container engine may need minutes to
+    /// answer.
     pub async fn on_blocking_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> T + Send + 'static,
@@ -256,32 +258,32 @@ impl Attempt {
         run_blocking(move || work(&attempt)).await
     }
 
-    /// Whether the agent may have been started: its keeper came as far as to start it. What did not begin can be
-    /// run again; what may have begun cannot.
+    /// Returns true if the agent may have been started. An attempt that did not begin can be run again; one that may
+    /// have begun cannot.
     pub fn began(&self) -> io::Result<bool> {
-        // Also if the record itself was damaged since.
-        fs::exists(self.folder.join(KEEPER))
+        // The record counts even if it was damaged since.
+        fs::exists(self.folder.join(KEEPER_FILE))
     }
 
-    /// Whether it is written down which process the agent is.
+    /// Returns true if the agent's process is recorded.
     pub(super) fn has_agent(&self) -> bool {
-        self.folder.join(AGENT).exists()
+        self.folder.join(AGENT_FILE).exists()
     }
 
-    /// When its keeper started the agent; none if it never did, or on another machine.
+    /// Returns when the keeper started the agent, or none if it never did, or on another machine.
     pub fn agent_began(&self) -> Option<Timestamp> {
-        Timestamp::try_from(fs::metadata(self.folder.join(AGENT)).ok()?.modified().ok()?).ok()
+        Timestamp::try_from(fs::metadata(self.folder.join(AGENT_FILE)).ok()?.modified().ok()?).ok()
     }
 
-    /// When it last wrote anything.
+    /// Returns the time of the last output.
     pub fn last_output(&self) -> Option<Timestamp> {
         let written = |path: PathBuf| Timestamp::try_from(fs::metadata(path).ok()?.modified().ok()?).ok();
         written(self.stdout()).max(written(self.stderr()))
     }
 
-    /// The control group that its keeper made, if it made one and it is still there.
+    /// Returns the control group that the keeper made, if it still exists.
     pub(super) fn cgroup(&self) -> io::Result<Option<Cgroup>> {
-        match fs::read_to_string(self.folder.join(CGROUP)) {
+        match fs::read_to_string(self.folder.join(CGROUP_FILE)) {
             Ok(path) => Ok(Cgroup::at(PathBuf::from(path))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -289,15 +291,15 @@ impl Attempt {
     }
 
     pub(super) fn record_cgroup(&self, cgroup: &Cgroup) -> io::Result<()> {
-        self.create(CGROUP)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
+        self.create(CGROUP_FILE)?.write_all(cgroup.path().as_os_str().as_encoded_bytes())
     }
 
     pub(super) fn record_caps(&self, groups: &[&Path]) -> io::Result<()> {
-        let mut file = self.create(CAPS)?;
+        let mut file = self.create(CAPS_FILE)?;
         groups.iter().try_for_each(|group| writeln!(file, "{}", group.display()))
     }
 
-    /// For people, after what the agent said itself.
+    /// Appends notes for people after the agent's output.
     pub(super) fn note(&self, notes: &[String]) -> io::Result<()> {
         if notes.is_empty() {
             return Ok(());
@@ -306,10 +308,10 @@ impl Attempt {
         notes.iter().try_for_each(|note| writeln!(stderr, "cowhand: {note}"))
     }
 
-    /// Held by whoever launches the attempt, then by its keeper as long as that lives; the kernel lets go of it
-    /// however the keeper ends.
+    /// Takes the lock. The launcher holds it, then the keeper as long as it lives; the kernel releases it however the
+    /// keeper ends.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
-        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK))?;
+        let lock = own().write(true).create(true).truncate(false).open(self.folder.join(LOCK_FILE))?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -317,11 +319,11 @@ impl Attempt {
         }
     }
 
-    /// Takes the lock for somebody who only looks: nothing is made, so that the folder can be removed meanwhile.
+    /// Takes the lock without creating its file, so that the folder can be removed meanwhile.
     pub(super) fn lock_if_there(&self) -> io::Result<AttemptLock> {
-        let lock = match own().write(true).open(self.folder.join(LOCK)) {
-            // Without its folder nothing is known of it at all.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_gone(&self.folder) => {
+        let lock = match own().write(true).open(self.folder.join(LOCK_FILE)) {
+            // Without its folder nothing is known about the attempt.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_missing(&self.folder) => {
                 return Ok(AttemptLock::Missing);
             }
             lock => lock?,
@@ -333,13 +335,13 @@ impl Attempt {
         }
     }
 
-    pub fn start(&self) -> io::Result<Start> {
+    pub fn start(&self) -> io::Result<StartSpec> {
         self.read("start.json")?.ok_or_else(|| io::Error::other("there is no start.json"))
     }
 
-    /// Of somebody at work. These records are not synced: what a power cut leaves of one cannot be read, and speaks of
-    /// nobody who could still live.
-    pub(super) fn identity(&self, who: &str) -> io::Result<Option<Identity>> {
+    /// Reads the record of a process. These records are not synced: one that a power failure damaged cannot name a live
+    /// process.
+    pub(super) fn identity(&self, who: &str) -> io::Result<Option<ProcessIdentity>> {
         match self.read(who) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
             read => read,
@@ -350,13 +352,12 @@ impl Attempt {
         self.read("ending.json")
     }
 
-    /// Whole or not at all: a reader never sees half a record. Whoever is killed loses nothing that was written; a power
-    /// cut may take it.
+    /// Writes a record atomically. It survives a killed process, but not a power failure.
     pub(super) fn write<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         self.write_and(name, value, |_| Ok(()))
     }
 
-    /// As above, and a power cut leaves the old or the new.
+    /// Writes a record atomically, so that a power failure leaves the old or the new one.
     pub(super) fn write_synced<T: Serialize>(&self, name: &str, value: &T) -> io::Result<()> {
         self.write_and(name, value, File::sync_all)
     }
@@ -374,7 +375,7 @@ impl Attempt {
         Ok(())
     }
 
-    /// From here on a power cut takes no file away, nor the folder itself, though perhaps what is in them.
+    /// Syncs the folder, so that a power failure removes no file; the content of files is not synced.
     pub(super) fn sync_names(&self) -> io::Result<()> {
         File::open(&self.folder)?.sync_all()?;
         self.folder.parent().map_or(Ok(()), |all| File::open(all)?.sync_all())

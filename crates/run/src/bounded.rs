@@ -1,39 +1,39 @@
-//! Output of which only the beginning is kept: what floods costs neither disk nor memory.
+//! Output of which only the beginning is kept, so that a flood uses neither disk nor memory.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Streams that are being read, each by a thread of its own.
+/// Streams that are read, each by its own thread.
 #[derive(Debug)]
-pub(super) struct Streams {
+pub(super) struct BoundedStreams {
     begun: usize,
     ended: (Sender<io::Result<()>>, Receiver<io::Result<()>>),
 }
 
-impl Default for Streams {
+impl Default for BoundedStreams {
     fn default() -> Self {
         Self { begun: 0, ended: channel() }
     }
 }
 
-/// The processes are gone by then, so the streams end; unless one of them gave its end to a stranger.
-const LAST_BYTES: Duration = Duration::from_secs(2);
+/// Timeout for the end of the streams. The processes have ended by then, but a foreign process may hold a stream open.
+const STREAM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Streams {
-    /// Keeps the first `limit` bytes in the file and reads the rest, so that the writer is not held up.
+impl BoundedStreams {
+    /// Writes the first `limit` bytes to the file and discards the rest, so that the writer is not blocked.
     pub(super) fn keep(&mut self, from: impl Read + Send + 'static, to: File, limit: u64) {
         self.begun += 1;
         let ended = self.ended.0.clone();
-        // Nobody is left to tell only if the keeper itself is about to end.
+        // Sending fails only if the keeper is about to exit.
         std::thread::spawn(move || ended.send(copy(from, to, limit)).ok());
     }
 
-    /// Until all that was written is in the files.
+    /// Waits until all output is in the files.
     pub(super) fn finish(self) -> io::Result<()> {
         for _ in 0..self.begun {
-            match self.ended.1.recv_timeout(LAST_BYTES) {
+            match self.ended.1.recv_timeout(STREAM_END_TIMEOUT) {
                 Ok(copied) => copied?,
                 Err(_) => return Ok(()),
             }
@@ -44,7 +44,7 @@ impl Streams {
 
 fn copy(mut from: impl Read, mut to: File, limit: u64) -> io::Result<()> {
     let kept = io::copy(&mut from.by_ref().take(limit), &mut to);
-    // Read on in any case: a full disk here must not hold the hook up.
+    // Continue to read in any case: a full disk must not block the hook.
     let cut = io::copy(&mut from, &mut io::sink())?;
     kept?;
     if cut > 0 {
@@ -63,7 +63,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = |text: &'static [u8], limit| {
             let path = folder.path().join("out");
-            let mut streams = Streams::default();
+            let mut streams = BoundedStreams::default();
             streams.keep(text, File::create(&path).unwrap(), limit);
             streams.finish().unwrap();
             fs::read_to_string(path).unwrap()

@@ -1,7 +1,7 @@
-//! How much of the machine an attempt may take: control groups with limits, whichever version has the controller here.
+//! Resource limits of an attempt: control groups with limits, in whichever version has the controller.
 //!
-//! A machine may have both versions at once, each with some of the controllers. Version 2 has one group for all that it
-//! has; of version 1 each controller has a hierarchy of its own.
+//! A machine may have both versions, each with some of the controllers. Version 2 has one group for all its
+//! controllers; in version 1 each controller has its own hierarchy.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -12,8 +12,8 @@ use cowhand_core::sandbox::Caps;
 use super::attempt::Attempt;
 use super::cgroup::{self, Cgroup};
 
-/// What processor time is counted in, in microseconds.
-const PERIOD: u64 = 100_000;
+/// Accounting period of processor time, in microseconds.
+const CPU_PERIOD_MICROS: u64 = 100_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Controller {
@@ -32,14 +32,14 @@ impl Controller {
     }
 }
 
-/// All groups of one attempt.
+/// All control groups of one attempt.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// By which all of it can be killed at once, where there is such a thing.
+    /// Group of version 2, by which all processes can be killed at once.
     tree: Option<Cgroup>,
-    /// Whether that has limits, too.
+    /// Set if that group has limits.
     tree_limits: bool,
-    /// Of version 1, each with its limit.
+    /// Groups of version 1, each with its limit.
     limits: Vec<Group>,
     caps: Caps,
 }
@@ -51,14 +51,14 @@ struct Group {
 }
 
 impl Groups {
-    /// Made, limited and entered: what is started from here on is born inside. The inner error says which cap cannot be
-    /// had here; without caps, a machine without groups is as good.
+    /// Creates the groups, sets their limits and enters them: processes that are started from here on are inside. The
+    /// inner error names a cap that is not available here; without caps, a machine without control groups is accepted.
     pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, String>> {
         let mut groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,
             Err(why) => return Ok(Err(why)),
         };
-        // Written down before anything is born in one.
+        // The groups are recorded before a process is started in them.
         groups.record(attempt)?;
         let entered = groups.limits.iter().try_for_each(|group| {
             cgroup::move_self(&group.path)?;
@@ -111,7 +111,7 @@ impl Groups {
         }
     }
 
-    /// The group of version 2, where these controllers are at hand.
+    /// Creates the group of version 2, if it has these controllers.
     fn make_tree(&mut self, name: &str, controllers: &[Controller]) -> Result<(), String> {
         if controllers.is_empty() {
             self.tree = Cgroup::make(name).ok();
@@ -131,9 +131,9 @@ impl Groups {
         Ok(())
     }
 
-    /// The group of version 1 for one controller.
+    /// Creates the group of version 1 for one controller.
     fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), String> {
-        let path = home.join(format!("{}{name}", super::process::GROUP));
+        let path = home.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)
             .map_err(|error| format!("no control group can be made in {}: {error}", home.display()))?;
         // Several controllers may share a hierarchy, and then a group.
@@ -149,30 +149,30 @@ impl Groups {
         if paths.is_empty() { Ok(()) } else { attempt.record_caps(&paths) }
     }
 
-    /// Back to where we belong; what was born inside stays.
+    /// Moves the keeper back to its own groups; processes that it started stay inside.
     pub(super) fn leave(&mut self) {
         if self.tree.as_ref().is_some_and(|tree| tree.leave().is_err()) {
             self.tree = None;
         }
         for group in &self.limits {
-            // A keeper that stays inside is capped with its agent, which is no reason to lose the attempt.
+            // A keeper that stays inside is limited with its agent, which is no reason to fail.
             cgroup::move_self(&group.home).ok();
         }
     }
 
-    /// Says whether all that was inside has been killed.
+    /// Kills everything in the groups, and returns whether that was possible.
     pub(super) fn kill(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.kill().is_ok())
     }
 
-    /// Says whether they are gone.
+    /// Removes the groups, and returns whether they are removed.
     pub(super) fn remove(&self) -> bool {
         let limits = self.limits.iter().map(|group| removed(&group.path)).collect::<Vec<_>>();
         let tree = self.tree.as_ref().is_none_or(|tree| removed(tree.path()));
         tree && limits.into_iter().all(|gone| gone)
     }
 
-    /// Which caps were reached, for people.
+    /// Describes the caps that were reached.
     pub(super) fn reached(&self) -> Vec<String> {
         let tree = self.tree.as_ref().map(|tree| tree.path().to_owned());
         let groups: Vec<PathBuf> = self.limits.iter().map(|group| group.path.clone()).chain(tree).collect();
@@ -180,7 +180,7 @@ impl Groups {
     }
 }
 
-/// Which of these caps were reached in these groups, for people.
+/// Describes which of these caps were reached in these groups.
 pub(super) fn reached(groups: &[PathBuf], caps: &Caps) -> Vec<String> {
     let count = |file: &str, word: &str| groups.iter().find_map(|group| counted(&group.join(file), word));
     let killed = count("memory.events", "oom_kill").or_else(|| count("memory.oom_control", "oom_kill"));
@@ -201,7 +201,7 @@ pub(super) fn memory_reached(bytes: u64) -> String {
     format!("the sandbox's cap on memory ({bytes} bytes) was reached")
 }
 
-/// The groups of somebody else's process, of whichever version; none where they cannot be seen.
+/// Returns the groups of another process, or none where they are not visible.
 pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     let Ok(mounts) = fs::read_to_string("/proc/self/mountinfo") else { return Vec::new() };
     let Ok(groups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return Vec::new() };
@@ -226,7 +226,7 @@ fn removed(path: &Path) -> bool {
     }
 }
 
-/// Whether we are really in there.
+/// Checks that this process is in the group.
 fn proved(group: &Path) -> io::Result<()> {
     let own = std::process::id().to_string();
     let inside = fs::read_to_string(group.join("cgroup.procs"))?;
@@ -236,13 +236,13 @@ fn proved(group: &Path) -> io::Result<()> {
     Err(io::Error::other(format!("{} does not hold what was put into it", group.display())))
 }
 
-/// Of `oom_kill 3` or `max 7`.
+/// Reads a counter from lines such as `oom_kill 3` or `max 7`.
 fn counted(file: &Path, word: &str) -> Option<u64> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| line.strip_prefix(word)?.trim().parse().ok())
 }
 
-/// The folder of our own group in the hierarchy of version 1 that has this controller; none if none has.
+/// Returns the folder of this process's group in the version 1 hierarchy of a controller.
 fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
     let named = |list: &str| list.split(',').any(|word| word == controller.name());
     let (root, mount) = mounts.lines().find_map(|line| {
@@ -261,13 +261,13 @@ fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
     Some(Path::new(mount).join(below.trim_start_matches('/')))
 }
 
-/// A group whose children can have these controllers: our own, or, since a group that holds processes cannot hand any on,
-/// the one above it.
+/// Returns a group whose children can have these controllers: the own group or, since a group with processes cannot
+/// delegate controllers, its parent.
 fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, String> {
     let wanted = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
     let hands_on = |group: &Path| {
         let file = group.join("cgroup.subtree_control");
-        // Where it cannot be turned on, somebody may have done it already.
+        // If they cannot be enabled, they may already be.
         fs::write(&file, &wanted).ok();
         let on = fs::read_to_string(&file).unwrap_or_default();
         words.iter().all(|word| on.split_whitespace().any(|on| on == *word))
@@ -287,7 +287,7 @@ fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
         Controller::Memory => {
             let bytes = caps.memory.unwrap_or_default();
             put(group, "memory.limit_in_bytes", bytes)?;
-            // Memory and swap together, where swap is counted.
+            // Limits memory and swap together, where swap is counted.
             if group.join("memory.memsw.limit_in_bytes").exists() {
                 put(group, "memory.memsw.limit_in_bytes", bytes)?;
             }
@@ -295,7 +295,7 @@ fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
         }
         Controller::Pids => put(group, "pids.max", u64::from(caps.pids.unwrap_or_default())),
         Controller::Cpu => {
-            put(group, "cpu.cfs_period_us", PERIOD)?;
+            put(group, "cpu.cfs_period_us", CPU_PERIOD_MICROS)?;
             put(group, "cpu.cfs_quota_us", quota(caps))
         }
     }
@@ -311,7 +311,7 @@ fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
             Ok(())
         }
         Controller::Pids => put(group, "pids.max", u64::from(caps.pids.unwrap_or_default())),
-        Controller::Cpu => write(group, "cpu.max", &format!("{} {PERIOD}", quota(caps))),
+        Controller::Cpu => write(group, "cpu.max", &format!("{} {CPU_PERIOD_MICROS}", quota(caps))),
     }
 }
 
@@ -322,10 +322,10 @@ fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
     reason = "the config bounds it to a thousand processors"
 )]
 fn quota(caps: &Caps) -> u64 {
-    (caps.cpu.unwrap_or_default() * PERIOD as f64) as u64
+    (caps.cpu.unwrap_or_default() * CPU_PERIOD_MICROS as f64) as u64
 }
 
-/// Written, and read again: a limit that the kernel does not show is none.
+/// Writes a limit and reads it again: a limit that the kernel does not show is not in force.
 fn put(group: &Path, file: &str, most: u64) -> Result<(), String> {
     write(group, file, &most.to_string())?;
     let shown = fs::read_to_string(group.join(file)).unwrap_or_default();
@@ -344,7 +344,7 @@ fn write(group: &Path, file: &str, text: &str) -> Result<(), String> {
     written.map_err(|error| format!("{} cannot be set to {text}: {error}", path.display()))
 }
 
-/// What this machine lets us cap, by trying.
+/// Tries which caps this machine supports.
 pub fn ability() -> Result<String, String> {
     let caps = Caps { memory: Some(1 << 30), pids: Some(1_000), cpu: Some(1.0) };
     let groups = Groups::make(&format!("doctor-{}", std::process::id()), &caps)?;

@@ -1,4 +1,4 @@
-//! A control group for an attempt, where this machine lets us make one: nothing in it can escape its end.
+//! The control group of an attempt, where this machine allows one: no process in it can survive its end.
 
 use std::fs;
 use std::io;
@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(super) struct Cgroup {
     path: PathBuf,
-    /// Where the keeper itself belongs.
+    /// Group of the keeper itself.
     home: PathBuf,
 }
 
 impl Cgroup {
-    /// A group below our own, on whichever mount has version 2: `/sys/fs/cgroup` or, on hybrid machines, elsewhere.
+    /// Creates a group below the own one, on the mount of version 2: `/sys/fs/cgroup` or, on hybrid machines,
+    /// elsewhere.
     pub(super) fn make(name: &str) -> io::Result<Self> {
         let home = home()?;
         Self::make_in(&home.clone(), name, home)
     }
 
-    /// A group elsewhere; `home` is where the keeper goes back to.
+    /// Creates a group in another place. The keeper returns to `home`.
     pub(super) fn make_in(parent: &Path, name: &str, home: PathBuf) -> io::Result<Self> {
-        let path = parent.join(format!("{}{name}", super::process::GROUP));
+        let path = parent.join(format!("{}{name}", super::process::CGROUP_PREFIX));
         fs::create_dir(&path)?;
         if path.join("cgroup.kill").exists() {
             return Ok(Self { path, home });
@@ -30,7 +31,7 @@ impl Cgroup {
         Err(io::Error::other("this kernel has no cgroup.kill"))
     }
 
-    /// One that was made before, if it is still there.
+    /// Opens an existing group.
     pub(super) fn at(path: PathBuf) -> Option<Self> {
         let home = path.parent()?.to_owned();
         path.join("cgroup.procs").exists().then_some(Self { path, home })
@@ -40,7 +41,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// What is started between these two is born inside.
+    /// Enters the group. Processes that are started before [`Self::leave`] are inside.
     pub(super) fn enter(&self) -> io::Result<()> {
         move_self(&self.path)
     }
@@ -53,7 +54,7 @@ impl Cgroup {
         match fs::read_to_string(self.path.join("cgroup.procs")) {
             Ok(processes) => Ok(!processes.trim().is_empty()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            // The group was removed between the opening and the reading.
+            // The group was removed between opening and reading.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error()) => Ok(false),
             Err(error) => Err(error),
         }
@@ -68,13 +69,13 @@ impl Cgroup {
     }
 }
 
-/// The kernel lets nobody change groups before every processor has passed a quiet point, which takes some ten
-/// milliseconds, unless somebody has just waited for that. Called when a keeper is about to be started, this does the
-/// waiting while there is other work to do: to move where one is already changes nothing.
+/// Triggers the kernel's grace period for changing groups ahead of time. The kernel waits about ten milliseconds for
+/// all processors before a process can change groups, unless that has just happened. Called when a keeper is about to
+/// start, this overlaps the wait with other work; a move to the own group changes nothing.
 pub fn wait_ahead() {
     static WAITING: AtomicBool = AtomicBool::new(false);
     if !WAITING.swap(true, Ordering::AcqRel) {
-        // Where there are no groups there is nothing to wait for.
+        // Without control groups there is nothing to wait for.
         home().and_then(|home| move_self(&home)).ok();
         WAITING.store(false, Ordering::Release);
     }
@@ -90,7 +91,7 @@ pub(super) fn move_self(group: &Path) -> io::Result<()> {
     fs::write(group.join("cgroup.procs"), "0")
 }
 
-/// The folder of our own group, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
+/// Returns the folder of the own group, from `/proc/self/mountinfo` and `/proc/self/cgroup`.
 pub(super) fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -98,7 +99,7 @@ pub(super) fn own_group(mounts: &str, groups: &str) -> Option<PathBuf> {
         (right.split(' ').next() == Some("cgroup2")).then_some((*fields.get(3)?, *fields.get(4)?))
     })?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // A container sees its own group mounted as the root, so the path may lie outside what is mounted.
+    // A container sees its own group mounted as the root, so the path may lie outside the mount.
     let below = own.strip_prefix(mount.0.trim_end_matches('/')).unwrap_or(own);
     Some(Path::new(mount.1).join(below.trim_start_matches('/')))
 }

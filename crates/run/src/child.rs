@@ -1,5 +1,5 @@
-//! A program that helps for a moment: bounded in time and in what is kept of its words. It is ended with its group or, under a
-//! minder, with all that descends from it.
+//! A helper program with limits on its time and kept output. It is ended with its process group or, under a minder,
+//! with all its descendants.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -12,44 +12,44 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::minder::{Line, Minded};
 
-/// Between two looks at whether it has ended.
-const LOOK: Duration = Duration::from_millis(5);
-/// For the last words of whoever still holds its pipes once it has ended.
-const LAST_WORDS: Duration = Duration::from_millis(500);
-/// What is kept of the end of its complaints, and of its other words.
-const COMPLAINTS: usize = 4 << 10;
+/// Interval of checks whether the program has ended.
+const CHILD_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Timeout for remaining output of processes that hold its pipes after it has ended.
+const OUTPUT_END_TIMEOUT: Duration = Duration::from_millis(500);
+/// Maximum size of the kept end of its stderr and stdout.
+const MAX_STDERR_BYTES: usize = 4 << 10;
 
 pub(crate) struct Ran {
     pub status: ExitStatus,
     pub stdout: Vec<u8>,
-    /// There was more.
+    /// Set if there was more output.
     pub cut: bool,
-    /// The end of what it wrote to stderr.
+    /// End of its stderr.
     pub complaint: String,
-    /// The end of what it wrote to stdout.
+    /// End of its stdout.
     pub last_words: String,
 }
 
 pub(crate) enum WhyNot {
     CannotStart(std::io::Error),
     TookTooLong(Duration),
-    /// Somebody wanted its end.
+    /// The caller asked for its end.
     Stopped,
 }
 
-/// How long it may take, how much of its stdout is kept, and whether its end is wanted.
+/// Limits on the time and kept stdout, and a flag that asks for the end.
 pub(crate) struct Bounds<'a> {
     pub patience: Option<Duration>,
     pub most: usize,
     pub stop: &'a AtomicBool,
 }
 
-/// For a program that ends soon by itself and starts nothing that outlives it.
+/// Runs a program that ends soon and starts nothing that outlives it.
 pub(crate) fn run(command: &mut Command, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
     run_by(command.stdin(Stdio::null()), None, bounds)
 }
 
-/// For a program that may do anything.
+/// Runs a program that may do anything.
 pub(crate) fn run_minded(minded: Minded, bounds: &Bounds<'_>) -> Result<Ran, WhyNot> {
     let Minded { mut command, line } = minded;
     run_by(&mut command, Some(line), bounds)
@@ -64,12 +64,12 @@ fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Res
     let status = match (ended, line) {
         (Ok(_), Some(line)) => line.ended().map_err(WhyNot::CannotStart)?,
         (Ok(status), None) => {
-            // Whatever it left behind goes with it.
+            // Whatever it left behind is ended with it.
             end_group(&child);
             status
         }
         (Err(why), line) => {
-            // A minder ends everything when its line is gone.
+            // A minder ends everything when its connection is closed.
             if line.is_none() {
                 end_group(&child);
             }
@@ -78,8 +78,8 @@ fn run_by(command: &mut Command, line: Option<Line>, bounds: &Bounds<'_>) -> Res
             return Err(why);
         }
     };
-    let told = stdout.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
-    let complaint = stderr.and_then(|said| said.recv_timeout(LAST_WORDS).ok()).unwrap_or_default();
+    let told = stdout.and_then(|said| said.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
+    let complaint = stderr.and_then(|said| said.recv_timeout(OUTPUT_END_TIMEOUT).ok()).unwrap_or_default();
     let (complaint, last_words) = (complaint.text(), told.end.text());
     Ok(Ran { status, stdout: told.beginning, cut: told.cut, complaint, last_words })
 }
@@ -96,37 +96,37 @@ fn wait(child: &mut Child, bounds: &Bounds<'_>) -> Result<ExitStatus, WhyNot> {
         if let Some(patience) = bounds.patience.filter(|patience| begin.elapsed() >= *patience) {
             return Err(WhyNot::TookTooLong(patience));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(CHILD_POLL_INTERVAL);
     }
 }
 
 fn end_group(child: &Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    // An error means that nobody is left in it.
+    // An error means that the group is empty.
     let _ = group.map(|group| kill_process_group(group, Signal::KILL));
 }
 
-/// What is kept of a stdout.
+/// Kept parts of stdout.
 #[derive(Default)]
-struct ToldOut {
+struct KeptOutput {
     beginning: Vec<u8>,
-    /// There was more.
+    /// Set if there was more output.
     cut: bool,
     end: LastBytes,
 }
 
-/// The first bytes and the last ones; the rest is read and let go, so that nobody is stuck.
-fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<ToldOut> {
+/// Keeps the first and last bytes of a pipe, and discards the rest, so that the writer is not blocked.
+fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<KeptOutput> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
-        let mut kept = ToldOut::default();
+        let mut kept = KeptOutput::default();
         read(&mut pipe, |bytes| {
             let room = most - kept.beginning.len();
             kept.cut |= bytes.len() > room;
             kept.beginning.extend(&bytes[..bytes.len().min(room)]);
             kept.end.add(bytes);
         });
-        // Nobody waits any more.
+        // The receiver may have been dropped.
         let _ = tell.send(kept);
     });
     told
@@ -135,19 +135,20 @@ fn both_ends(mut pipe: impl Read + Send + 'static, most: usize) -> Receiver<Told
 #[derive(Default)]
 struct LastBytes {
     bytes: Vec<u8>,
-    /// There was more before them.
+    /// Set if there was more output before.
     cut: bool,
 }
 
 impl LastBytes {
     fn add(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
-        let excess = self.bytes.len().saturating_sub(COMPLAINTS);
+        let excess = self.bytes.len().saturating_sub(MAX_STDERR_BYTES);
         self.bytes.drain(..excess);
         self.cut |= excess > 0;
     }
 
-    /// Without the rest of a line whose beginning is gone: that may be half a secret, which nobody would recognise.
+    /// Returns the text without the rest of a line whose beginning is missing: it may be part of a secret and would not
+    /// be recognised.
     fn text(&self) -> String {
         let end = self.bytes.iter().position(|byte| *byte == b'\n').filter(|_| self.cut);
         String::from_utf8_lossy(&self.bytes[end.unwrap_or_default()..]).trim().to_owned()

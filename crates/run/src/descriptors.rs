@@ -1,8 +1,8 @@
-//! Descriptors that we inherited from whoever started us are not for agents.
+//! Descriptors inherited from the parent process are not passed to agents.
 
 use std::io;
 
-/// Everything beyond stdin, stdout and stderr is closed when a child is executed.
+/// Marks everything beyond stdin, stdout and stderr to be closed when a child is executed.
 pub(super) fn keep_from_children() -> io::Result<()> {
     let flags = i32::try_from(libc::CLOSE_RANGE_CLOEXEC).map_err(io::Error::other)?;
     #[expect(

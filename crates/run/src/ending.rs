@@ -1,4 +1,4 @@
-//! How an attempt's process ended: the keeper's word, kept in a file.
+//! How an attempt's process ended, as the keeper writes it to a file.
 
 use cowhand_core::job::Termination;
 use jiff::Timestamp;
@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 pub struct Ending {
     pub at: Timestamp,
     pub status: ExitStatus,
-    /// Set if somebody asked for the end, and how it came about.
+    /// How the end came about, if it was requested.
     pub stopped: Option<Termination>,
-    /// Processes that outlived the agent and had to be ended.
+    /// Number of processes that outlived the agent and were ended.
     pub leftovers: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ExitStatus {
-    /// It never ran.
+    /// The process never ran.
     StartFailed {
         message: String,
     },
@@ -27,6 +27,6 @@ pub enum ExitStatus {
     Signal {
         signal: i32,
     },
-    /// Agent and keeper are gone, and nobody saw how.
+    /// Agent and keeper have ended, and the status is unknown.
     Lost,
 }

@@ -1,4 +1,4 @@
-//! `when_command`: a program that says whether a firing runs.
+//! `when_command`: a program that decides whether a firing runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,44 +11,43 @@ use super::child::{self, Bounds, WhyNot};
 use super::minder::Minded;
 use crate::redact::Redactor;
 
-/// It is asked before every firing, so it has to be quick.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Timeout of the command. It runs before every firing, so it has to be quick.
+const GATE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// So many of the last lines of each stream are told, and so many characters of the end of a line.
-const LINES: usize = 3;
-const LINE: usize = 150;
+/// Number of lines at the end of each stream that are reported, and number of characters at the end of a line.
+const MAX_GATE_LINES: usize = 3;
+const MAX_GATE_LINE_CHARS: usize = 150;
 
-/// What a command answered.
+/// Answer of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct GateAnswer {
     pub allows: bool,
-    /// The last lines that it printed, on one line, without secrets; empty if it printed nothing.
+    /// Last lines of its output, joined and redacted; empty if there was none.
     pub said: String,
 }
 
-/// Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started, is killed, or does
-/// not answer has said nothing, and that is an error: what asks for permission does not run without it. It is ended, with all
-/// that it started, when nobody waits for the answer any more. `minder` is the `cowhand` program.
-/// What it prints goes through the redactor.
+/// Runs the command. Exit code 0 lets the firing run, any other up to 125 does not. A program that cannot be started,
+/// is killed, or does not answer in time is an error, and the firing does not run. The program and its descendants are
+/// ended when the future is dropped. `minder` is the `cowhand` program. Its output goes through the redactor.
 pub async fn allows(
     minder: &Path,
     command: &[String],
     directory: &Path,
     redactor: Redactor,
-) -> anyhow::Result<Heard> {
+) -> anyhow::Result<GateAnswer> {
     let (minder, command, directory) = (minder.to_owned(), command.to_vec(), directory.to_owned());
     let unwanted = Unwanted::default();
     let stop = Arc::clone(&unwanted.0);
     let answer = tokio::task::spawn_blocking(move || {
-        let hide = |text: &str| redactor.hide(text).into_owned();
-        ask(&minder, &command, &directory, PATIENCE, &stop, &hide)
+        let redact = |text: &str| redactor.redact(text).into_owned();
+        ask(&minder, &command, &directory, GATE_TIMEOUT, &stop, &redact)
     })
     .await;
     drop(unwanted);
     answer.context("nobody asked")?
 }
 
-/// Says that the answer is not wanted any more when it is dropped.
+/// Requests the end of the command when it is dropped.
 #[derive(Debug, Default)]
 struct Unwanted(Arc<AtomicBool>);
 
@@ -58,15 +57,15 @@ impl Drop for Unwanted {
     }
 }
 
-/// As above, in the caller's thread, for at most so long, or until `stop` is set. `hide` takes secrets out of a text.
+/// Runs the command in the caller's thread, for a limited time or until `stop` is set. `redact` redacts a text.
 pub fn ask(
     minder: &Path,
     command: &[String],
     directory: &Path,
     patience: Duration,
     stop: &AtomicBool,
-    hide: &dyn Fn(&str) -> String,
-) -> anyhow::Result<Heard> {
+    redact: &dyn Fn(&str) -> String,
+) -> anyhow::Result<GateAnswer> {
     let Some((program, arguments)) = command.split_first() else { bail!("it names no program") };
     let cannot = || format!("cannot start {program:?}");
     let mut watched = Minded::new(minder, program, arguments).with_context(cannot)?;
@@ -81,17 +80,17 @@ pub fn ask(
         Err(WhyNot::TookTooLong(patience)) => bail!("no answer within {}s", patience.as_secs()),
         Err(WhyNot::Stopped) => bail!("nobody waits for the answer any more"),
     };
-    let said = last_lines(&[&hide(&ran.last_words), &hide(&ran.complaint)]);
+    let said = last_lines(&[&redact(&ran.last_words), &redact(&ran.complaint)]);
     let printed = it_printed(&said);
     match ran.status.code() {
-        Some(0) => Ok(Heard { allows: true, said }),
-        Some(1..=125) => Ok(Heard { allows: false, said }),
+        Some(0) => Ok(GateAnswer { allows: true, said }),
+        Some(1..=125) => Ok(GateAnswer { allows: false, said }),
         Some(code) => bail!("{program:?} ended with code {code}, which means that it could not run{printed}"),
         None => bail!("{program:?} was killed{printed}"),
     }
 }
 
-/// `; it printed: …`, or nothing.
+/// Formats the output: `; it printed: …`, or nothing.
 pub fn it_printed(said: &str) -> String {
     if said.is_empty() { String::new() } else { format!("; it printed: {said}") }
 }
@@ -99,14 +98,14 @@ pub fn it_printed(said: &str) -> String {
 fn last_lines(texts: &[&str]) -> String {
     let of_text = |text: &&str| {
         let mut lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        lines.drain(..lines.len().saturating_sub(LINES));
+        lines.drain(..lines.len().saturating_sub(MAX_GATE_LINES));
         lines.into_iter().map(end_of).collect::<Vec<_>>()
     };
     texts.iter().flat_map(of_text).collect::<Vec<_>>().join(" / ")
 }
 
 fn end_of(line: &str) -> String {
-    match line.chars().count().checked_sub(LINE) {
+    match line.chars().count().checked_sub(MAX_GATE_LINE_CHARS) {
         Some(more) if more > 0 => format!("…{}", line.chars().skip(more).collect::<String>()),
         _ => line.to_owned(),
     }
@@ -118,11 +117,11 @@ mod tests {
 
     #[test]
     fn the_last_lines_are_told() {
-        let long = "x".repeat(LINE + 1);
+        let long = "x".repeat(MAX_GATE_LINE_CHARS + 1);
         for (texts, expected) in [
             (["", ""], String::new()),
             (["1\n2\n\n3\n4\n", "oops"], "2 / 3 / 4 / oops".to_owned()),
-            (["", &long], format!("…{}", "x".repeat(LINE))),
+            (["", &long], format!("…{}", "x".repeat(MAX_GATE_LINE_CHARS))),
         ] {
             assert_eq!(last_lines(&texts), expected);
         }

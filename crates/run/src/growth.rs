@@ -1,4 +1,4 @@
-//! Waking those who listen to a job when its output has grown.
+//! Notification of readers of a job's output.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,37 +6,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use cowhand_core::id::JobId;
 use tokio::sync::watch;
 
-/// Clones tell each other.
+/// Notifier of output. Clones share their state.
 #[derive(Debug, Clone, Default)]
 pub struct Growth {
-    heard: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
+    listeners: Arc<Mutex<HashMap<JobId, watch::Sender<()>>>>,
     any: watch::Sender<()>,
 }
 
 impl Growth {
-    /// Tells from now on, so look once after this.
+    /// Subscribes to a job's output. Read once after this call.
     pub fn of(&self, job: &JobId) -> watch::Receiver<()> {
-        let mut heard = self.heard();
-        heard.retain(|_, listeners| listeners.receiver_count() > 0);
-        heard.entry(job.clone()).or_default().subscribe()
+        let mut listeners = self.listeners();
+        listeners.retain(|_, listeners| listeners.receiver_count() > 0);
+        listeners.entry(job.clone()).or_default().subscribe()
     }
 
-    /// Notifies about every job.
+    /// Subscribes to the output of all jobs.
     pub fn of_any(&self) -> watch::Receiver<()> {
         self.any.subscribe()
     }
 
-    /// Called after the write, so that whoever wakes up finds what there is.
+    /// Notifies the readers of a job. Called after the write, so that they find the output.
     pub fn tell(&self, job: &JobId) {
-        if let Some(listeners) = self.heard().get(job) {
+        if let Some(listeners) = self.listeners().get(job) {
             listeners.send_replace(());
         }
         self.any.send_replace(());
     }
 
-    fn heard(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<()>>> {
-        // A thread that panicked left nothing half done in the map.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> MutexGuard<'_, HashMap<JobId, watch::Sender<()>>> {
+        // A panic cannot leave the map inconsistent.
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -59,6 +59,6 @@ mod tests {
         assert!(of_one.has_changed().unwrap(), "also what came before somebody waits");
         drop((of_one, of_other));
         drop(growth.of(&one));
-        assert_eq!(growth.heard().len(), 1, "who has gone is forgotten");
+        assert_eq!(growth.listeners().len(), 1, "who has gone is forgotten");
     }
 }

@@ -1,4 +1,4 @@
-//! A job's JSONL, read in parts: it may be of any size, and may grow meanwhile.
+//! Reading a job's JSONL in parts: it may have any size, and may grow meanwhile.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::output::{FinalOutput, OutputMessage};
 
-/// The file as far as it was read.
+/// A file and the position of the reader.
 #[derive(Debug)]
 pub struct Jsonl {
     path: PathBuf,
     offset: u64,
-    /// So many lines more are passed over.
+    /// Number of lines that are skipped.
     skip: u64,
 }
 
-/// What is read at once, and what is tried when that holds no whole line: more than any line of ours.
-const PART: u64 = 256 << 10;
-const LONGEST: u64 = 2 << 20;
+/// Size of a read, and size of the second try when that contains no whole line. The second is larger than any line.
+const READ_CHUNK_BYTES: u64 = 256 << 10;
+const MAX_LINE_BYTES: u64 = 2 << 20;
 
-/// The end of a file, where the last word stands as a rule.
-const LAST: u64 = 4 << 20;
+/// Size of the end of a file that usually contains the final message.
+const TAIL_BYTES: u64 = 4 << 20;
 
 impl Jsonl {
     pub fn after(path: PathBuf, lines: u64) -> Self {
         Self { path, offset: 0, skip: lines }
     }
 
-    /// The next whole lines; nothing if there are none yet, or no file.
+    /// Returns the next whole lines; empty if there are none yet, or no file.
     pub fn more(&mut self) -> io::Result<Vec<u8>> {
         let mut part = self.read()?;
         while self.skip > 0 && !part.is_empty() {
@@ -57,7 +57,7 @@ impl Jsonl {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         let Some(mut file) = open(&self.path)? else { return Ok(Vec::new()) };
         let mut part = Vec::new();
-        for longest in [PART, LONGEST] {
+        for longest in [READ_CHUNK_BYTES, MAX_LINE_BYTES] {
             part.clear();
             file.seek(SeekFrom::Start(self.offset))?;
             let read = (&mut file).take(longest).read_to_end(&mut part)?;
@@ -75,24 +75,23 @@ impl Jsonl {
     }
 }
 
-/// What the job came to in the end, in its own words. None if it said nothing, or if its output is not here: it may
-/// have run on another machine.
+/// Returns the final output of the job. None if it has none, or if its output is not on this machine.
 pub fn final_output(path: &Path) -> io::Result<Option<String>> {
     let Some(file) = open(path)? else { return Ok(None) };
     let length = file.metadata()?.len();
-    let output = heard(file, length.saturating_sub(LAST))?;
-    if output.is_said() || length <= LAST {
+    let output = read_output(file, length.saturating_sub(TAIL_BYTES))?;
+    if output.is_said() || length <= TAIL_BYTES {
         return Ok(output.into_text());
     }
     let Some(file) = open(path)? else { return Ok(None) };
-    heard(file, 0).map(FinalOutput::into_text)
+    read_output(file, 0).map(FinalOutput::into_text)
 }
 
-fn heard(mut file: File, from: u64) -> io::Result<FinalOutput> {
+fn read_output(mut file: File, from: u64) -> io::Result<FinalOutput> {
     file.seek(SeekFrom::Start(from))?;
     let (mut lines, mut line, mut output) = (BufReader::new(file), Vec::new(), FinalOutput::default());
-    // The first line may be half of one; then it is no message.
-    while (&mut lines).take(LONGEST).read_until(b'\n', &mut line)? > 0 {
+    // The first line may be incomplete; then it is not a message.
+    while (&mut lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         if let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(&line)) {
             output.hear(message);
         }
@@ -103,7 +102,7 @@ fn heard(mut file: File, from: u64) -> io::Result<FinalOutput> {
 
 fn open(path: &Path) -> io::Result<Option<File>> {
     match File::open(path) {
-        // Somebody may have put something else in the place of its folder.
+        // Another file may have replaced its folder.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(None)
         }
@@ -132,7 +131,7 @@ mod tests {
             let (mut jsonl, mut read) = (Jsonl::after(path.clone(), after.into()), Vec::new());
             loop {
                 let part = jsonl.more().unwrap();
-                assert!(part.len() as u64 <= LONGEST && part.last().is_none_or(|end| *end == b'\n'));
+                assert!(part.len() as u64 <= MAX_LINE_BYTES && part.last().is_none_or(|end| *end == b'\n'));
                 if part.is_empty() {
                     break;
                 }

@@ -1,9 +1,9 @@
 //! The keeper: parent and subreaper of one attempt's processes.
 //!
-//! It starts the agent, waits for it and for everything that descends from it, and writes down how it ended. Its
-//! attempt is over only when nothing of it is left: what outlives the agent is asked to go, then killed.
+//! It starts the agent, waits for it and all its descendants, and records how the agent ended. The attempt ends only
+//! when no process is left: processes that outlive the agent are asked to exit, then killed.
 //!
-//! SIGTERM asks it to end the agent: the stop signal, the grace, then the kill. A second SIGTERM skips the grace.
+//! SIGTERM asks the keeper to end the agent: stop signal, grace period, kill. A second SIGTERM skips the grace period.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,38 +20,39 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
-use super::attempt::{AGENT, Attempt, KEEPER, PROMPT};
-use super::bounded::Streams;
+use super::attempt::{AGENT_FILE, Attempt, KEEPER_FILE, PROMPT_FILE};
+use super::bounded::BoundedStreams;
 use super::caps::Groups;
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
-use super::process::{self, Identity};
-use super::reach::{self, PAUSE, complain};
+use super::process::{self, ProcessIdentity};
+use super::reach::{self, WRITE_RETRY_DELAY, complain};
 use super::sandbox::docker::leftover;
 use super::sandbox::{self, Making};
-use super::shortage::{self, CLOSED};
-use super::start::{Limits, SandboxPlan, Start};
+use super::shortage::{self, FOLDER_CLOSED};
+use super::start::{KeeperLimits, SandboxPlan, StartSpec};
 
-/// For what the agent left behind: long enough to write a file, short enough not to hold up the job.
+/// Grace period of processes that the agent left behind: long enough to write a file, short enough not to delay the
+/// job.
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
-/// Between two looks at what is left.
-const LOOK: Duration = Duration::from_millis(20);
-const CLEAN_UP_TRIES: u32 = 50;
-/// A year: a clock that is counted on much longer runs over.
+/// Interval of checks for remaining processes.
+const KEEPER_POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MAX_CLEAN_UP_TRIES: u32 = 50;
+/// A year. Longer timers overflow.
 const FOREVER_MS: u64 = 365 * 24 * 3600 * 1000;
-/// How soon the agent of a folder that is gone is ended.
-const FOLDER_LOOK: Duration = Duration::from_secs(5);
+/// Interval of checks whether the folder still exists.
+const FOLDER_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The whole life of a keeper process.
+/// Runs a keeper process.
 pub fn keep(folder: &Path) -> ExitCode {
     match keep_attempt(folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Nothing but the attempt's own folder is opened before the agent is started.
+            // Only the attempt's own folder is opened before the agent is started.
             let closed = error.kind() == io::ErrorKind::PermissionDenied;
-            complain(folder, &if closed { format!("{CLOSED}: {error}") } else { error.to_string() });
+            complain(folder, &if closed { format!("{FOLDER_CLOSED}: {error}") } else { error.to_string() });
             ExitCode::FAILURE
         }
     }
@@ -59,16 +60,16 @@ pub fn keep(folder: &Path) -> ExitCode {
 
 fn keep_attempt(folder: &Path) -> io::Result<()> {
     let attempt = Attempt::at(folder)?;
-    // Whoever launched us locked the folder and gave us the lock as our stdin, which we never close.
+    // The launcher locked the folder and passed the lock as stdin, which is never closed.
     if attempt.try_lock()?.is_some() {
         return Err(io::Error::other("a keeper is started by the daemon, not by hand"));
     }
     if attempt.began()? {
-        // It died at work, so the agent may have run, or run still: never a second time.
+        // The former keeper died, so the agent may have run or still run: it is never started again.
         return Err(io::Error::other("another keeper was at work here before"));
     }
-    // A session of its own: neither the daemon's terminal nor its end reaches us. It fails only for a process
-    // that leads a group already, which is as good.
+    // The keeper has its own session, so that neither the daemon's terminal nor its end reaches it. This fails only for
+    // the leader of a process group.
     rustix::process::setsid().ok();
     descriptors::keep_from_children()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
@@ -81,8 +82,8 @@ fn keep_attempt(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes how it ended. Nobody else knows, so a disk that is full and a folder that is closed are waited for. An agent that
-/// was not started can be started by another attempt, so that there is nothing to wait for.
+/// Writes the ending. Nothing else knows it, so this waits while the disk is full or the folder is closed. If the agent
+/// was not started, another attempt can start it, and there is no wait.
 fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
     loop {
         let Err(error) = attempt.write_synced("ending.json", ending) else { return Ok(()) };
@@ -94,12 +95,12 @@ fn write_ending(attempt: &Attempt, ending: &Ending) -> io::Result<()> {
         if !reach::was_closed(attempt) && !shortage::is_named_in(&error.to_string()) {
             return Err(error);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(WRITE_RETRY_DELAY);
     }
 }
 
-async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
-    // Before the spawn, so that no child can end unseen and no request can kill us.
+async fn run(attempt: &Attempt, start: &StartSpec) -> io::Result<Ending> {
+    // Signals are caught before the spawn, so that no child ends unseen and no request kills the keeper.
     let mut child_ended = signal(SignalKind::child())?;
     let mut asked = signal(SignalKind::terminate())?;
     let groups = match ready(attempt, start) {
@@ -114,15 +115,15 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
         Err(why) => return Ok(not_started(format!("it is not started: {why}"))),
     };
     fault::place("keeper-ready");
-    let mut streams = Streams::default();
-    let wrapped = start.enclosure.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
+    let mut streams = BoundedStreams::default();
+    let wrapped = start.sandbox.as_ref().is_some_and(|own| own.kind == SandboxKind::Bubblewrap);
     let mut making = if wrapped { Some(Making::watched()?) } else { None };
     let spawned = spawn(attempt, start, &mut streams, making.as_ref());
     making.iter_mut().for_each(Making::spawned);
     groups.leave();
     let agent = match spawned {
         Ok(Some(agent)) => agent,
-        // It began, so no other attempt may take its place.
+        // The agent began, so no other attempt may replace it.
         Ok(None) => {
             end_all(&groups).await?;
             groups.remove();
@@ -141,21 +142,21 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     };
     let grace = Duration::from_millis(start.grace_ms);
     let mut watch = Watch { agent, wrapped, grace, groups, ..Watch::default() };
-    let mut look_at_folder = tokio::time::interval(FOLDER_LOOK);
+    let mut look_at_folder = tokio::time::interval(FOLDER_POLL_INTERVAL);
     let mut orphaned = false;
     let mut deadline =
         start.limits.map(|limits| Instant::now() + Duration::from_millis(limits.lifetime_ms.min(FOREVER_MS)));
     while !watch.is_over()? {
         tokio::select! {
             _ = child_ended.recv() => {}
-            // Without its folder nobody could ever find the agent, hear it or stop it.
+            // Without its folder, the agent could not be found, read or stopped.
             _ = look_at_folder.tick(), if !orphaned => {
                 reach::restore(attempt);
-                // A disk that was full may have room by now.
+                // A full disk may have room now.
                 if !attempt.has_agent() {
                     write_agent(attempt, watch.agent).ok();
                 }
-                orphaned = is_gone(attempt.folder());
+                orphaned = is_missing(attempt.folder());
                 if orphaned {
                     watch.ask(start.stop_signal.signal());
                 }
@@ -180,7 +181,7 @@ async fn run(attempt: &Attempt, start: &Start) -> io::Result<Ending> {
     }
 }
 
-/// Why the sandbox was not made, if it ended by itself before the agent was started.
+/// Returns why the sandbox was not created, if it ended before the agent was started.
 fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> {
     let by_itself = matches!(watch.status, Some(ExitStatus::Code { .. })) && watch.stopped.is_none();
     if !by_itself || making.began() {
@@ -190,17 +191,17 @@ fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> 
     Some(sandbox::failure(&String::from_utf8_lossy(&said)))
 }
 
-/// Writes down that there is a keeper, and makes the groups that the agent is born in. The inner error is why those cannot
-/// be had; after an outer one nothing was started.
-fn ready(attempt: &Attempt, start: &Start) -> io::Result<Result<Groups, String>> {
-    // From here on we can be asked to stop.
+/// Records the keeper and creates the control groups of the agent. The inner error says why these are not available;
+/// after an outer error nothing was started.
+fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, String>> {
+    // From here on the keeper can be asked to stop.
     fault::place("keeper-waiting");
-    attempt.write(KEEPER, &Identity::of(own_pid())?)?;
-    // That the agent may have begun has to be known after a power cut, too, so its record is on disk before the agent
-    // begins. The disk and the kernel, which takes its time with control groups, work side by side.
+    attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;
+    // The record has to survive a power failure, so it is synced before the agent starts. The sync and the creation of
+    // control groups run in parallel.
     let (synced, groups) = std::thread::scope(|scope| {
         let synced = std::thread::Builder::new().spawn_scoped(scope, || attempt.sync_names());
-        let caps = start.enclosure.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
+        let caps = start.sandbox.as_ref().map(SandboxPlan::own_caps).unwrap_or_default();
         let groups = Groups::enter(attempt, &caps);
         let panicked = |_| Err(io::Error::other("the sync panicked"));
         (synced.and_then(|synced| synced.join().unwrap_or_else(panicked)), groups)
@@ -209,15 +210,15 @@ fn ready(attempt: &Attempt, start: &Start) -> io::Result<Result<Groups, String>>
     groups
 }
 
-/// It is no child of ours, so nothing that we did has reached it yet if whoever stood for it was killed.
+/// Ends the container. It is not a child of the keeper, so it may still run after the client process was killed.
 async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_of(attempt).await else { return Ok(()) };
-    // Without the engine, what runs in there is still to be found.
+    // Without the engine, its processes can still be found.
     attempt.end_others()?;
     attempt.note(&[why])
 }
 
-/// Never, if there is no such time.
+/// Waits until a time, or for ever.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -225,12 +226,12 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Of an agent that could not be written down, its children may have begun already.
+/// Ends an agent that could not be recorded, with its descendants.
 async fn end_all(groups: &Groups) -> io::Result<()> {
     while !matches!(reap()?, Reaped::NoneLeft) {
         groups.kill();
         process::signal_all(&process::descendants(own_pid()), Signal::KILL);
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(KEEPER_POLL_INTERVAL).await;
     }
     Ok(())
 }
@@ -240,28 +241,28 @@ fn not_started(message: String) -> Ending {
     Ending { at: Timestamp::now(), status, stopped: None, leftovers: 0 }
 }
 
-/// Starts the agent and writes down which process it is; none if it was started and had to be ended at once. After an
-/// error nothing was started.
+/// Starts the agent and records its process. Returns none if it was started and had to be ended at once. After an error
+/// nothing was started.
 fn spawn(
     attempt: &Attempt,
-    start: &Start,
-    streams: &mut Streams,
+    start: &StartSpec,
+    streams: &mut BoundedStreams,
     making: Option<&Making>,
 ) -> io::Result<Option<i32>> {
-    let mut argv: Vec<OsString> = match &start.enclosure {
+    let mut argv: Vec<OsString> = match &start.sandbox {
         None => start.argv.iter().map(Into::into).collect(),
-        Some(enclosure) => sandbox::argv(enclosure, attempt, &start.directory, &start.argv)?,
+        Some(sandbox) => sandbox::argv(sandbox, attempt, &start.directory, &start.argv)?,
     };
     if let Some(making) = making {
-        making.told_by(&mut argv);
+        making.add_status_pipe(&mut argv);
     }
     let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
     let mut command = Command::new(program);
-    command.args(arguments).current_dir(&start.directory).stdin(attempt.open(PROMPT)?).process_group(0);
+    command.args(arguments).current_dir(&start.directory).stdin(attempt.open(PROMPT_FILE)?).process_group(0);
     let (stdout, stderr) = (attempt.append("stdout")?, attempt.append("stderr")?);
     let mut child = match start.limits {
         None => command.stdout(stdout).stderr(stderr).spawn()?,
-        Some(Limits { output_bytes, .. }) => {
+        Some(KeeperLimits { output_bytes, .. }) => {
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
             if let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) {
                 streams.keep(out, stdout, output_bytes);
@@ -274,7 +275,7 @@ fn spawn(
     fault::place("keeper-spawned");
     match write_agent(attempt, agent) {
         Ok(()) => {}
-        // We watch over it all the same, and write it down later.
+        // The keeper supervises it in any case, and records it later.
         Err(error) if shortage::is_named_in(&error.to_string()) || reach::was_closed(attempt) => {
             complain(attempt.folder(), &format!("cannot write down which process the agent is: {error}"));
         }
@@ -283,7 +284,7 @@ fn spawn(
                 attempt.folder(),
                 &format!("it could not be written down, and was ended at once: {error}"),
             );
-            // What nobody could find again must not run. Its end is what we want, whatever comes of asking.
+            // An agent that could not be found again must not run. Errors are ignored.
             rustix::process::kill_process_group(Pid::from_child(&child), Signal::KILL).ok();
             child.wait()?;
             return Ok(None);
@@ -294,10 +295,10 @@ fn spawn(
 }
 
 fn write_agent(attempt: &Attempt, agent: i32) -> io::Result<()> {
-    attempt.write(AGENT, &Identity::of(agent)?)
+    attempt.write(AGENT_FILE, &ProcessIdentity::of(agent)?)
 }
 
-fn start_failure(attempt: &Attempt, start: &Start, error: &io::Error) -> String {
+fn start_failure(attempt: &Attempt, start: &StartSpec, error: &io::Error) -> String {
     let program = start.argv.first().map_or("", String::as_str);
     if !start.directory.is_dir() {
         return format!("cannot start {program:?}: its directory {} is not there", start.directory.display());
@@ -307,32 +308,32 @@ fn start_failure(attempt: &Attempt, start: &Start, error: &io::Error) -> String 
             format!("cannot start {program:?}: it was not found; is it installed and on the PATH?")
         }
         io::ErrorKind::PermissionDenied if reach::was_closed(attempt) => {
-            format!("cannot start {program:?}: {CLOSED}: {error}")
+            format!("cannot start {program:?}: {FOLDER_CLOSED}: {error}")
         }
         io::ErrorKind::PermissionDenied => format!("cannot start {program:?}: it may not be executed"),
         _ => format!("cannot start {program:?}: {error}"),
     }
 }
 
-/// What the keeper knows of its attempt.
+/// State of the keeper.
 #[derive(Default)]
 struct Watch {
     agent: i32,
-    /// The agent runs inside of what we started, which is not to hear of our wishes.
+    /// Set if the agent runs inside a wrapper, which must not get the stop signal.
     wrapped: bool,
     grace: Duration,
     groups: Groups,
-    /// How the agent itself ended.
+    /// Exit status of the agent.
     status: Option<ExitStatus>,
     stopped: Option<Termination>,
-    /// When patience ends.
+    /// End of the grace period.
     kill_at: Option<Instant>,
     leftovers: u32,
 }
 
 impl Watch {
-    /// Reaps whatever has ended. Over means that the agent and all that descends from it are gone: to a subreaper
-    /// the kernel says so itself, by having no child left to wait for.
+    /// Reaps ended processes. Returns true if the agent and all its descendants have ended: a subreaper then has no
+    /// child to wait for.
     fn is_over(&mut self) -> io::Result<bool> {
         let was_running = self.status.is_none();
         loop {
@@ -353,18 +354,18 @@ impl Watch {
     }
 
     fn ask(&mut self, stop: Signal) {
-        // Asked again, or only what the agent left behind is still there: no more patience.
+        // A second request, or only left-over processes: no further grace period.
         if self.stopped.is_some() || self.status.is_some() {
             self.kill_at = Some(Instant::now());
             return;
         }
         self.stopped = Some(Termination::Graceful);
         self.kill_at = Some(Instant::now() + self.grace);
-        // The agent's group: what runs in its foreground gets the same chance to finish.
+        // The signal goes to the agent's process group, so that its foreground processes can also finish.
         if self.wrapped {
             process::signal_all(&process::inside(self.agent), stop);
         } else if let Some(group) = Pid::from_raw(self.agent) {
-            // It may have ended this very moment, which is what was asked for.
+            // It may have just ended.
             rustix::process::kill_process_group(group, stop).ok();
         }
     }
@@ -379,14 +380,14 @@ impl Watch {
         if !self.groups.kill() {
             process::signal_all(&process::descendants(own_pid()), Signal::KILL);
         }
-        // What was being forked at that moment is caught by the next look.
-        self.kill_at = Some(Instant::now() + LOOK);
+        // Processes that were being forked at that moment are killed at the next check.
+        self.kill_at = Some(Instant::now() + KEEPER_POLL_INTERVAL);
     }
 
-    /// While the agent runs, only the grace ends the wait; afterwards we look again and again, since the end of a
-    /// grandchild that somebody else reaped sends us no signal.
+    /// Waits until the next check. While the agent runs, only the end of the grace period matters; afterwards the
+    /// keeper polls, since the end of a grandchild that another process reaped sends no signal.
     async fn next_look(&self) {
-        let look = self.status.is_some().then(|| Instant::now() + LOOK);
+        let look = self.status.is_some().then(|| Instant::now() + KEEPER_POLL_INTERVAL);
         match (self.kill_at, look) {
             (Some(kill_at), None) => tokio::time::sleep_until(kill_at).await,
             (Some(kill_at), Some(look)) if kill_at <= look => tokio::time::sleep_until(kill_at).await,
@@ -395,15 +396,15 @@ impl Watch {
         }
     }
 
-    /// The last of them may be a zombie for another moment, and the group busy with it.
+    /// Removes the groups. The last process may be a zombie for a moment, and its group busy.
     async fn clean_up(&self) {
-        for _ in 0..CLEAN_UP_TRIES {
+        for _ in 0..MAX_CLEAN_UP_TRIES {
             if self.groups.remove() {
                 break;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(KEEPER_POLL_INTERVAL).await;
         }
-        // An empty group that is left behind costs nothing and is no reason to lose the ending.
+        // An empty group that is left behind does no harm.
     }
 
     fn ending(self) -> io::Result<Ending> {
@@ -413,9 +414,9 @@ impl Watch {
 }
 
 enum Reaped {
-    /// A process that has ended, ours or adopted.
+    /// A process that has ended, a child or an adopted one.
     One(i32, ExitStatus),
-    /// All that are left still run.
+    /// All remaining processes still run.
     NoneYet,
     NoneLeft,
 }

@@ -1,4 +1,4 @@
-//! What it takes to start an agent for a job: argv, environment, directory, and who reads its output.
+//! Preparing the start of an agent for a job: argv, environment, directory and reader.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,83 +10,83 @@ use cowhand_core::roster::Agent;
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::work::WorkItem;
 
-use super::runtime::plan::{self, Order, Plan};
-use super::runtime::{Reader, Session};
-use super::start::Start;
+use super::runtime::description::{self, CommandLine, LaunchRequest};
+use super::runtime::{Reader, SessionChoice};
+use super::start::StartSpec;
 
-/// From the stop signal to the kill.
-const GRACE_MS: u64 = 10_000;
+/// Time from the stop signal to the kill.
+const STOP_GRACE_MS: u64 = 10_000;
 
 #[derive(Debug, Clone)]
 pub struct Launch {
-    pub start: Start,
+    pub start: StartSpec,
     pub environment: Vec<(String, String)>,
-    /// By name, for the owner only.
+    /// Private files by name, for the owner only.
     pub files: Vec<(String, String)>,
 }
 
 impl Launch {
-    /// `session` is for runtimes that have them; `own` is our environment; `dotenv` is what the `.env` beside the
-    /// config names; `folder` is where private files will be. The error is a sentence for people: what was asked of
-    /// the runtime is nothing that it can do.
+    /// Builds the launch of an agent. `session` is for runtimes with sessions; `own` is the daemon's environment;
+    /// `dotenv` has the variables of `.env`; `folder` will contain private files. The error is a message for people:
+    /// the runtime does not support what was asked.
     pub fn of(
         agent: &Agent,
         job: &Job,
-        session: &Session,
+        session: &SessionChoice,
         own: impl Iterator<Item = (String, String)>,
         dotenv: &HashMap<String, String>,
         folder: &Path,
     ) -> Result<Self, String> {
         let runtime = agent.runtime();
-        if let Some(refusal) = plan::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
+        if let Some(refusal) = description::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
             return Err(refusal);
         }
         let mut environment = environment(agent, job, own, dotenv);
         let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
         environment.extend(item.iter().flat_map(|item| item.variables.clone()));
-        let order = Order { agent, session, folder, environment: &environment };
-        let Plan { argv, defaults, environment: own, mut files, stop_signal, reader } =
-            (plan::description(runtime).plan)(&order);
+        let order = LaunchRequest { agent, session, folder, environment: &environment };
+        let CommandLine { argv, defaults, environment: own, mut files, stop_signal, reader } =
+            (description::description(runtime).plan)(&order);
         files.extend(item.map(|item| item.file));
         for (name, value) in defaults {
             environment.entry(name.to_owned()).or_insert(value);
         }
         environment.extend(own);
         let directory = agent.directory.clone();
-        let start = Start {
+        let start = StartSpec {
             argv,
             directory,
             stop_signal,
-            grace_ms: GRACE_MS,
+            grace_ms: STOP_GRACE_MS,
             reader: Some(reader),
             limits: None,
-            enclosure: None,
+            sandbox: None,
         };
         Ok(Self { start, environment: environment.into_iter().collect(), files })
     }
 
-    /// Itself, unless what is to hold it is not there at the moment.
+    /// Returns itself unless its sandbox is not available at present.
     pub async fn ready(self) -> Result<Self, String> {
-        match &self.start.enclosure {
-            Some(enclosure) => enclosure.ready().await.map(|()| self),
+        match &self.start.sandbox {
+            Some(sandbox) => sandbox.ready().await.map(|()| self),
             None => Ok(self),
         }
     }
 }
 
-/// For an attempt that was started by a version that did not write down who reads its output.
+/// Returns the reader of an attempt that was started by a version that did not store it.
 pub fn reader(agent: &Agent) -> Reader {
-    (plan::description(agent.runtime()).reader)()
+    (description::description(agent.runtime()).reader)()
 }
 
-/// Ours, without what is no text.
+/// Returns the daemon's environment without variables that are not text.
 pub fn own_environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// What every agent may see of our own environment: where things are, how to speak, and how to reach a provider.
-const PASSED_ON: [&str; 16] = [
+/// Variables of the daemon's environment that every agent gets: paths, language, and access to a provider.
+const INHERITED_VARIABLES: [&str; 16] = [
     "PATH",
     "HOME",
     "USER",
@@ -104,23 +104,23 @@ const PASSED_ON: [&str; 16] = [
     "SSL_CERT_DIR",
     "NODE_EXTRA_CA_CERTS",
 ];
-const PASSED_ON_BEGINNINGS: [&str; 9] =
+const INHERITED_PREFIXES: [&str; 9] =
     ["LC_", "XDG_", "ANTHROPIC_", "CLAUDE_", "OPENAI_", "CODEX_", "GEMINI_", "GOOGLE_", "OPENCODE_"];
 
 /// Returns whether an agent's processes get this variable of the daemon's environment. In a sandbox no agent inherits
 /// more than the minimal set and what `pass_env` names.
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_PREFIX);
+    let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);
     let named = agent.settings.pass_env.iter().flatten().any(|passed| passed == name);
     inherited
         || named
-        || PASSED_ON.contains(&upper.as_str())
-        || PASSED_ON_BEGINNINGS.iter().any(|start| name.starts_with(start))
+        || INHERITED_VARIABLES.contains(&upper.as_str())
+        || INHERITED_PREFIXES.iter().any(|start| name.starts_with(start))
 }
 
 /// Variables that the daemon itself reads or sets; an agent that inherits everything gets only those of its own job.
-const OWN_PREFIX: &str = "COWHAND_";
+const OWN_VARIABLE_PREFIX: &str = "COWHAND_";
 
 /// Builds the environment of an agent's process. Later sources win: the daemon's own variables over those of `.env`,
 /// `env` of the config over both.
@@ -134,7 +134,7 @@ pub fn environment(
     let passed_on = |name: &str| is_passed_on(agent, sandboxed, name);
     let mut variables: HashMap<String, String> = own.filter(|(name, _)| passed_on(name)).collect();
     for (name, value) in dotenv {
-        // The real environment wins over the file.
+        // The environment takes precedence over the file.
         variables.entry(name.clone()).or_insert_with(|| value.clone());
     }
     variables.extend(agent.settings.env.clone());
@@ -148,19 +148,19 @@ pub fn environment(
     variables
 }
 
-/// How a job's work item is handed to its agent: by variables, and as a whole by a file.
+/// The work item of a job, as variables and as a file.
 struct WorkItemFile {
     variables: [(String, String); 4],
-    /// Its name and text, for the attempt's private folder, which every kind of sandbox lets the agent read.
+    /// Name and text of a file in the attempt's private folder, which every sandbox lets the agent read.
     file: (String, String),
 }
 
-/// In the attempt's private folder.
-const WORK_ITEM: &str = "work-item.json";
+/// Name of that file.
+const WORK_ITEM_FILE: &str = "work-item.json";
 
 impl WorkItemFile {
     fn of(item: &WorkItem, folder: &Path) -> Result<Self, String> {
-        let file = folder.join(WORK_ITEM).to_string_lossy().into_owned();
+        let file = folder.join(WORK_ITEM_FILE).to_string_lossy().into_owned();
         let text = serde_json::to_string_pretty(item)
             .map_err(|error| format!("its work item cannot be written for it: {error}"))?;
         let variables = [
@@ -170,7 +170,7 @@ impl WorkItemFile {
             ("COWHAND_WORK_ITEM_FILE", file),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
-        Ok(Self { variables, file: (WORK_ITEM.to_owned(), text) })
+        Ok(Self { variables, file: (WORK_ITEM_FILE.to_owned(), text) })
     }
 }
 
@@ -213,10 +213,16 @@ mod tests {
         let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let dotenv =
             HashMap::from([("TOKEN".to_owned(), "file".to_owned()), ("PATH".to_owned(), "/evil".to_owned())]);
-        let mut environment =
-            Launch::of(&agent, &job(), &Session::Fresh, own.into_iter(), &dotenv, Path::new("/attempt"))
-                .unwrap()
-                .environment;
+        let mut environment = Launch::of(
+            &agent,
+            &job(),
+            &SessionChoice::Fresh,
+            own.into_iter(),
+            &dotenv,
+            Path::new("/attempt"),
+        )
+        .unwrap()
+        .environment;
         environment.sort();
         let lines: Vec<String> = environment.iter().map(|(name, value)| format!("{name}={value}")).collect();
         assert_eq!(
@@ -262,7 +268,7 @@ mod tests {
             let job = item(title);
             let (own, dotenv) = (std::iter::empty(), HashMap::new());
             let launch =
-                Launch::of(&agent, &job, &Session::Fresh, own, &dotenv, Path::new("/attempt/private"))
+                Launch::of(&agent, &job, &SessionChoice::Fresh, own, &dotenv, Path::new("/attempt/private"))
                     .unwrap();
             let variable = |name: &str| {
                 let found = launch.environment.iter().find(|(known, _)| known == name);
@@ -314,18 +320,18 @@ mod tests {
     #[test]
     fn herdctls_two_ways_to_start_claude_are_one() {
         let mut agent = Agent::new("coder".parse().unwrap());
-        let argv_in = |agent: &Agent, session: Session| {
+        let argv_in = |agent: &Agent, session: SessionChoice| {
             let (own, dotenv) = (std::iter::empty(), HashMap::new());
             Launch::of(agent, &job(), &session, own, &dotenv, Path::new("/attempt")).unwrap().start.argv
         };
-        let argv = |agent: &Agent| argv_in(agent, Session::Fresh);
+        let argv = |agent: &Agent| argv_in(agent, SessionChoice::Fresh);
         let plain = argv(&agent);
         assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);
         for runtime in [Runtime::Claude, Runtime::Sdk, Runtime::Cli] {
             agent.settings.runtime = Some(runtime);
             assert_eq!(argv(&agent), plain);
         }
-        let fork = Session::Fork { of: "s-1".into(), as_id: None };
+        let fork = SessionChoice::Fork { of: "s-1".into(), as_id: None };
         let forked = argv_in(&agent, fork);
         assert_eq!(forked[forked.len() - 3..], ["--resume", "s-1", "--fork-session"]);
         agent.settings.runtime = Some(Runtime::Command);

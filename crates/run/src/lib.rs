@@ -1,4 +1,4 @@
-//! Running agents: one attempt at a time, each under a keeper of its own.
+//! Running agents: each attempt has its own keeper process.
 //!
 //! ```text
 //!  daemon ──spawns──▶ keeper ──spawns──▶ agent ──▶ its tools, and theirs
@@ -7,8 +7,8 @@
 //!     └──reads──▶ the attempt's folder: prompt, stdout, stderr, keeper.json, ending.json
 //! ```
 //!
-//! Daemon and keeper share nothing but the folder and signals, so a daemon that crashes, is upgraded or restarted
-//! finds every attempt again, with its output and its exit code.
+//! Daemon and keeper share only the folder and signals, so a daemon that crashed, or was upgraded or restarted, finds every
+//! attempt again, with its output and its exit code.
 
 pub mod acp;
 pub mod address;

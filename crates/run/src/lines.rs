@@ -1,23 +1,23 @@
-//! Splitting bytes into lines, whatever the chunks, the encoding and the length.
+//! Splitting bytes into lines, for any chunks, encoding and length.
 
 use cowhand_core::cut::cut;
 
-/// The line that is being read. It never holds more than `cap` bytes and one.
+/// The line that is being read. It contains at most `cap` bytes and one.
 #[derive(Debug)]
-pub struct Lines {
+pub struct LineBuffer {
     cap: usize,
     begun: Vec<u8>,
-    /// Bytes of this line that were not kept.
+    /// Number of bytes of this line that were dropped.
     dropped: usize,
 }
 
-impl Lines {
+impl LineBuffer {
     pub const fn new(cap: usize) -> Self {
         Self { cap, begun: Vec::new(), dropped: 0 }
     }
 
-    /// Takes bytes off the front of `chunk` up to the end of a line. None if it holds no end: then all of it
-    /// is taken, and the line goes on in the next chunk.
+    /// Takes bytes from the front of `chunk` up to the end of a line. Returns none if there is no end: then all of it
+    /// is taken, and the line continues in the next chunk.
     pub fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
         let end = memchr::memchr(b'\n', chunk);
         let (line, rest) = chunk.split_at(end.unwrap_or(chunk.len()));
@@ -26,12 +26,12 @@ impl Lines {
         end.map(|_| self.take())
     }
 
-    /// The last line, if the bytes did not end with the end of one.
+    /// Returns the last line, if the bytes did not end with a line end.
     pub fn finish(&mut self) -> Option<String> {
         (!self.begun.is_empty()).then(|| self.take())
     }
 
-    /// One byte more than the cap, so that the end of a line that just fits may still be CRLF.
+    /// Keeps one byte more than the cap, so that a line that just fits may end with CRLF.
     fn keep(&mut self, bytes: &[u8]) {
         let kept = bytes.len().min(self.cap + 1 - self.begun.len());
         self.begun.extend_from_slice(&bytes[..kept]);
@@ -44,7 +44,7 @@ impl Lines {
                 self.begun.pop();
             }
         } else {
-            // A character that was cut in two is cut altogether.
+            // A character that was cut is dropped.
             let whole = self.begun.len() - torn_character(&self.begun);
             self.dropped += self.begun.len() - whole;
             self.begun.truncate(whole);
@@ -58,7 +58,7 @@ impl Lines {
     }
 }
 
-/// How many bytes at the end are the beginning of a character that does not end here.
+/// Returns how many bytes at the end belong to an incomplete character.
 fn torn_character(bytes: &[u8]) -> usize {
     let tail = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     match std::str::from_utf8(tail) {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn split(cap: usize, chunks: &[&[u8]]) -> Vec<String> {
-        let mut lines = Lines::new(cap);
+        let mut lines = LineBuffer::new(cap);
         let mut all = Vec::new();
         for mut chunk in chunks.iter().copied() {
             while let Some(line) = lines.next(&mut chunk) {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_line_of_any_length_takes_the_room_of_the_cap() {
-        let mut lines = Lines::new(1000);
+        let mut lines = LineBuffer::new(1000);
         for _ in 0..10_000 {
             assert_eq!(lines.next(&mut &[b'x'; 4096][..]), None);
         }

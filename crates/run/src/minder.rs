@@ -1,8 +1,8 @@
-//! The minder: parent and subreaper of one command that the daemon runs for a moment, `when_command` or `setup`.
+//! The minder: parent and subreaper of one short command of the daemon, `when_command` or `setup`.
 //!
-//! Its stdin is a line to the daemon. When that is cut, because the daemon no longer wants the answer or is gone, the minder
-//! ends the command and all that descends from it. When the command ends, it ends what that left behind, and only then tells
-//! how the command ended. So nothing outlives the daemon, however that ends.
+//! Its stdin is a connection to the daemon. When the connection closes, because the daemon no longer needs the answer or
+//! has ended, the minder ends the command and all its descendants. When the command ends, the minder ends the remaining
+//! processes and then reports how the command ended. So no process outlives the daemon, however that ends.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -21,26 +21,26 @@ use serde::{Deserialize, Serialize};
 use super::descriptors;
 use super::process::{descendants, signal_all};
 
-/// The hidden verb.
+/// Hidden verb of the command line.
 pub const VERB: &str = "mind";
-/// Between two looks at what is left.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval of checks for remaining processes.
+const MINDER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// A command that is to run under a minder. Whoever runs it sets its directory, environment and output.
+/// A command that runs under a minder. The caller sets its directory, environment and output.
 #[derive(Debug)]
 pub(super) struct Minded {
     pub(super) command: Command,
     pub(super) line: Line,
 }
 
-/// The daemon's end of the line.
+/// The daemon's end of the connection.
 #[derive(Debug)]
 pub(super) struct Line(UnixStream);
 
-/// What a minder tells.
+/// Report of a minder.
 #[derive(Debug, Serialize, Deserialize)]
-enum Told {
-    /// The status as the kernel gives it.
+enum MinderReport {
+    /// Wait status of the command.
     Ended(i32),
     NotStarted {
         code: Option<i32>,
@@ -49,7 +49,7 @@ enum Told {
 }
 
 impl Minded {
-    /// `minder` is the `cowhand` program.
+    /// Prepares a command. `minder` is the `cowhand` program.
     pub(super) fn new(minder: &Path, program: &str, arguments: &[String]) -> io::Result<Self> {
         let (line, end) = UnixStream::pair()?;
         let mut command = Command::new(minder);
@@ -59,34 +59,34 @@ impl Minded {
 }
 
 impl Line {
-    /// Says how the command ended, once its minder has ended.
+    /// Returns how the command ended, after its minder has ended.
     pub(super) fn ended(mut self) -> io::Result<ExitStatus> {
-        // Its end may still be open here, so that there is no end of file.
+        // The other end may still be open in this process, so there is no end of file.
         self.0.set_nonblocking(true)?;
-        let mut told = Vec::new();
-        match self.0.read_to_end(&mut told) {
+        let mut report = Vec::new();
+        match self.0.read_to_end(&mut report) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ => {}
         }
-        match serde_json::from_slice(&told) {
-            Ok(Told::Ended(status)) => Ok(ExitStatus::from_raw(status)),
-            Ok(Told::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
-            Ok(Told::NotStarted { code: None, message }) => Err(io::Error::other(message)),
+        match serde_json::from_slice(&report) {
+            Ok(MinderReport::Ended(status)) => Ok(ExitStatus::from_raw(status)),
+            Ok(MinderReport::NotStarted { code: Some(code), .. }) => Err(io::Error::from_raw_os_error(code)),
+            Ok(MinderReport::NotStarted { code: None, message }) => Err(io::Error::other(message)),
             Err(_) => Err(io::Error::other("the process that watched over it was killed")),
         }
     }
 }
 
-/// The whole life of a minder process.
+/// Runs a minder process.
 pub fn mind(argv: &[OsString]) -> ExitCode {
     let minded = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from).and_then(|mut line| {
-        let told = match run(argv, line.try_clone()?) {
-            Ok(status) => Told::Ended(status),
-            Err(error) => Told::NotStarted { code: error.raw_os_error(), message: error.to_string() },
+        let report = match run(argv, line.try_clone()?) {
+            Ok(status) => MinderReport::Ended(status),
+            Err(error) => MinderReport::NotStarted { code: error.raw_os_error(), message: error.to_string() },
         };
-        line.write_all(&serde_json::to_vec(&told)?)
+        line.write_all(&serde_json::to_vec(&report)?)
     });
-    // Nobody reads what we say, so there is nothing to say.
+    // Nobody reads the output of a minder.
     if minded.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -98,14 +98,14 @@ fn run(argv: &[OsString], line: UnixStream) -> io::Result<i32> {
     thread::Builder::new().spawn(move || end_when_cut(line))?;
     let mut status = None;
     loop {
-        // Once the command has ended, nobody waits for the others: they are ended.
+        // After the command has ended, remaining processes are ended.
         let options = if status.is_some() { WaitOptions::NOHANG } else { WaitOptions::empty() };
         match wait(options) {
             Ok(Some((pid, ended))) if pid.as_raw_nonzero().get() == child => status = Some(ended.as_raw()),
             Ok(Some(_)) | Err(Errno::INTR) => {}
             Ok(None) => {
                 end_all();
-                thread::sleep(LOOK);
+                thread::sleep(MINDER_POLL_INTERVAL);
             }
             Err(Errno::CHILD) => break,
             Err(error) => return Err(error.into()),
@@ -115,18 +115,18 @@ fn run(argv: &[OsString], line: UnixStream) -> io::Result<i32> {
 }
 
 fn spawn(program: &OsStr, arguments: &[OsString]) -> io::Result<i32> {
-    // A group of its own: one that ends its whole group does not end us.
+    // The command has its own group, so that it cannot end the minder with its group.
     let child = Command::new(program).args(arguments).stdin(Stdio::null()).process_group(0).spawn()?;
     i32::try_from(child.id()).map_err(io::Error::other)
 }
 
-/// Until this process ends, which it does when nobody is left.
+/// Ends all descendants when the connection is closed.
 fn end_when_cut(mut line: UnixStream) {
-    // Nothing is ever said on it.
+    // Nothing is ever sent on it.
     io::copy(&mut line, &mut io::sink()).ok();
     loop {
         end_all();
-        thread::sleep(LOOK);
+        thread::sleep(MINDER_POLL_INTERVAL);
     }
 }
 

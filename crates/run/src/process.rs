@@ -1,4 +1,4 @@
-//! Processes as the kernel shows them: who lives, who descends from whom.
+//! Processes as the kernel shows them, with their descendants.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,29 +7,29 @@ use std::io;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-/// A process for good: its number is used again, but not with the same start time in the same boot.
+/// A unique identity: a pid is used again, but not with the same start time in the same boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Identity {
+pub struct ProcessIdentity {
     pub(super) pid: i32,
     pub(super) start_ticks: u64,
     pub(super) boot_id: String,
 }
 
-impl Identity {
-    /// None if there is no such process.
+impl ProcessIdentity {
+    /// Returns the identity of a process, or none if it does not exist.
     pub fn of(pid: i32) -> io::Result<Option<Self>> {
         let Some(stat) = Stat::of(pid)? else { return Ok(None) };
         Ok(Some(Self { pid, start_ticks: stat.start_ticks, boot_id: boot_id()? }))
     }
 
-    /// A zombie has ended.
+    /// Returns true if the process lives. A zombie has ended.
     pub fn lives(&self) -> io::Result<bool> {
         let same = Self::of(self.pid)?.is_some_and(|now| now == *self);
         Ok(same && Stat::of(self.pid)?.is_some_and(|stat| !stat.zombie))
     }
 
-    /// Says whether it was there to be signalled. The descriptor is taken before the identity is checked, so that
-    /// the signal cannot go to a stranger with the same number.
+    /// Sends a signal, and returns whether the process existed. The descriptor is opened before the identity is
+    /// checked, so that the signal cannot go to another process with the same pid.
     pub(super) fn signal(&self, signal: Signal) -> bool {
         let Some(pid) = Pid::from_raw(self.pid) else { return false };
         let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
@@ -37,7 +37,7 @@ impl Identity {
     }
 }
 
-/// The signal that asks an agent to stop; some write their result only on an interrupt.
+/// Signal that asks an agent to stop. Some agents write their result only after an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopSignal {
@@ -58,17 +58,17 @@ fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// Reads a file of a process in `/proc`. None if the process is gone or hides the file from us; any other error, for
-/// example that there are too many open files, says nothing about the process.
+/// Reads a file of a process in `/proc`. Returns none if the process has ended or the file is not readable for this
+/// user; any other error, for example too many open files, says nothing about the process.
 fn read(pid: i32, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(format!("/proc/{pid}/{file}")) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if is_gone(&error) || error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) if is_missing(&error) || error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
@@ -82,13 +82,13 @@ struct Stat {
 }
 
 impl Stat {
-    /// None if there is no such process.
+    /// Reads the status of a process, or none if it does not exist.
     fn of(pid: i32) -> io::Result<Option<Self>> {
         Ok(read(pid, "stat")?.and_then(|text| Self::parse(&String::from_utf8_lossy(&text))))
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The name in parentheses may hold anything, parentheses included; the fields come after the last one.
+        // The name in parentheses may contain parentheses; the fields follow the last one.
         let fields: Vec<&str> = text.get(text.rfind(')')? + 1..)?.split_whitespace().collect();
         let zombie = matches!(*fields.first()?, "Z" | "X");
         Some(Self {
@@ -100,12 +100,12 @@ impl Stat {
     }
 }
 
-/// Every living process below `root`, also those that made a session of their own: a subreaper stays the ancestor
-/// of all that descends from it.
+/// Returns every living process below `root`, including those with their own session: a subreaper remains the ancestor
+/// of all its descendants.
 pub(super) fn descendants(root: i32) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for pid in all_pids().unwrap_or_default() {
-        // What cannot be read now is found at the next look.
+        // A process that cannot be read now is found at the next check.
         if let Ok(Some(stat)) = Stat::of(pid)
             && !stat.zombie
         {
@@ -121,8 +121,8 @@ pub(super) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// The members of this process's group but for itself and its children: who runs inside of a wrapper and of what the
-/// wrapper makes the first process in there.
+/// Returns the members of the wrapper's process group without the wrapper and its children: the processes inside the
+/// sandbox.
 pub(super) fn inside(wrapper: i32) -> Vec<i32> {
     let member = |pid: &i32| {
         let stat = Stat::of(*pid).ok().flatten();
@@ -132,12 +132,12 @@ pub(super) fn inside(wrapper: i32) -> Vec<i32> {
 }
 
 /// Variable that every process of an attempt inherits; its value is the attempt's name.
-pub(super) const MARK: &str = "COWHAND_ATTEMPT_ID";
-/// What the name of an attempt's control group begins with.
-pub(super) const GROUP: &str = "cowhand-";
+pub(super) const ATTEMPT_VARIABLE: &str = "COWHAND_ATTEMPT_ID";
+/// Prefix of the name of an attempt's control group.
+pub(super) const CGROUP_PREFIX: &str = "cowhand-";
 
-/// Lists the living processes of this attempt by the mark in their environment and by their control group: the last
-/// resort when nobody is left who was their ancestor.
+/// Lists the living processes of this attempt by the variable in their environment and by their control group. It is
+/// the last resort when no ancestor is left.
 pub(super) fn of_attempt(name: &str) -> io::Result<Vec<i32>> {
     let of_all = of_attempts()?;
     let own = |names: &[String]| names.iter().any(|own| own == name);
@@ -157,30 +157,30 @@ pub(super) fn of_attempts() -> io::Result<Vec<(i32, Vec<String>)>> {
     Ok(found)
 }
 
-/// Names the attempts that a process belongs to: by its environment, and by its control group, which it keeps when it
-/// clears its environment. What is harder to forge comes last.
+/// Returns the attempts of a process: by its environment, and by its control group, which it keeps when it clears its
+/// environment. What is harder to forge comes last.
 fn attempts_of(pid: i32) -> io::Result<Vec<String>> {
     let environment = read(pid, "environ")?.unwrap_or_default();
     let marks = environment.split(|byte| *byte == 0).filter_map(|variable| {
-        let value = variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"=")?;
+        let value = variable.strip_prefix(ATTEMPT_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         Some(String::from_utf8_lossy(value).into_owned())
     });
     let groups = read(pid, "cgroup")?.unwrap_or_default();
     let groups = String::from_utf8_lossy(&groups).into_owned();
     let groups = groups.lines().flat_map(|line| line.split('/'));
-    Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(GROUP)).map(str::to_owned)).collect())
+    Ok(marks.chain(groups.filter_map(|group| group.strip_prefix(CGROUP_PREFIX)).map(str::to_owned)).collect())
 }
 
-/// Names the attempts that a process or one of its ancestors belongs to. A keeper is the subreaper of its attempt, so a
-/// process that made a session of its own or lost its parent still descends from it. The process itself comes first, its
-/// oldest ancestor last. None if there is no such process.
+/// Returns the attempts of a process and its ancestors. A keeper is the subreaper of its attempt, so a process with its
+/// own session or without its parent is still a descendant. The process itself comes first, its oldest ancestor last.
+/// None if there is no such process.
 pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     let mut names = Vec::new();
     let (mut child, mut next) = (pid, pid);
     for _ in 0..MAX_ANCESTORS {
         let Some(stat) = Stat::of(next)? else {
             match Stat::of(child)? {
-                // An ancestor of another user that this machine hides from us (`hidepid`) is no keeper of ours.
+                // An ancestor of another user that `hidepid` hides is not a keeper of this user.
                 Some(stat) if next != pid && stat.parent == next => return Ok(Some(names)),
                 Some(_) => next = child,
                 None if child == pid => return Ok(None),
@@ -198,7 +198,7 @@ pub fn attempts_above(pid: i32) -> io::Result<Option<Vec<String>>> {
     Err(io::Error::other(format!("the process {pid} has more than {MAX_ANCESTORS} ancestors")))
 }
 
-/// More than any person's terminal has, and few enough to be looked at while a caller waits.
+/// More than a terminal session has, and few enough for one request.
 const MAX_ANCESTORS: usize = 1000;
 
 fn all_pids() -> io::Result<Vec<i32>> {
@@ -208,7 +208,7 @@ fn all_pids() -> io::Result<Vec<i32>> {
 
 pub(super) fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-        // One that has just gone needs no signal.
+        // The process may have just ended.
         rustix::process::kill_process(pid, signal).ok();
     }
 }

@@ -1,5 +1,5 @@
-//! Whether a keeper reaches the folder of its attempt. A process of the same owner can change the mode of a folder; then the
-//! keeper restores it, and waits until it can write again.
+//! The access of a keeper to the folder of its attempt. A process of the same owner can change the mode of a folder;
+//! then the keeper restores it, and waits until it can write again.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -8,32 +8,32 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use super::attempt::{Attempt, KEEPER};
+use super::attempt::{Attempt, KEEPER_FILE};
 use cowhand_system::closed::{advice, closed_folder, reopen};
 
-/// Before what could not be written is written again.
-pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// Delay before a failed write is tried again.
+pub(super) const WRITE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Where all attempts of a state folder are.
-const ATTEMPTS: &str = "attempts";
+/// Folder of all attempts in a state folder.
+const ATTEMPTS_FOLDER: &str = "attempts";
 
-/// Told once in the life of a keeper.
-static TOLD: OnceLock<()> = OnceLock::new();
+/// Set after the first message of a keeper.
+static COMPLAINT_MADE: OnceLock<()> = OnceLock::new();
 
-/// Writes to the keeper's log. What cannot be written there, because the disk is full, cannot be told to anybody.
+/// Writes to the keeper's log. Errors are ignored: a full disk cannot be reported.
 pub(super) fn complain(folder: &Path, what: &str) {
     writeln!(io::stderr(), "keeper: {}: {what}", folder.display()).ok();
 }
 
-/// Restores the mode of the state folder, of the folder of all attempts and of this attempt's own, where the owner lacks a
-/// right. Says whether there was anything to restore.
+/// Restores the mode of the state folder, of the folder of all attempts and of this attempt's folder, where the owner
+/// lacks a right. Returns whether there was anything to restore.
 pub(super) fn restore(attempt: &Attempt) -> bool {
     let mut restored = false;
     for folder in own_folders(attempt.folder()) {
         let lacks = fs::symlink_metadata(folder).is_ok_and(|found| found.mode() & 0o700 != 0o700);
         let Some(mode) = lacks.then(|| reopen(folder).ok().flatten()).flatten() else { continue };
         restored = true;
-        if TOLD.set(()).is_ok() {
+        if COMPLAINT_MADE.set(()).is_ok() {
             let message = format!("{} had mode {mode:03o}, and its mode is 700 again", folder.display());
             complain(attempt.folder(), &message);
         }
@@ -41,30 +41,30 @@ pub(super) fn restore(attempt: &Attempt) -> bool {
     restored
 }
 
-/// Says whether the folder is closed, or was until now.
+/// Returns true if the folder is closed, or was until now.
 pub(super) fn was_closed(attempt: &Attempt) -> bool {
-    restore(attempt) || closed_folder(&attempt.folder().join(KEEPER)).is_some()
+    restore(attempt) || closed_folder(&attempt.folder().join(KEEPER_FILE)).is_some()
 }
 
-/// What contains comes before what is contained.
+/// Returns the folders, the outermost first.
 fn own_folders(folder: &Path) -> Vec<&Path> {
-    let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS));
+    let all = folder.parent().filter(|all| all.file_name().is_some_and(|name| name == ATTEMPTS_FOLDER));
     let state = all.and_then(Path::parent);
     [state, all, Some(folder)].into_iter().flatten().collect()
 }
 
 /// Waits until the folder can be reached.
 pub(super) async fn regained(attempt: &Attempt) {
-    let mut told = false;
+    let mut reported = false;
     loop {
         restore(attempt);
-        let Some(closed) = closed_folder(&attempt.folder().join(KEEPER)) else { return };
-        if !told {
+        let Some(closed) = closed_folder(&attempt.folder().join(KEEPER_FILE)) else { return };
+        if !reported {
             let message = format!("permission denied, so its end is not written yet: {}", advice(&closed));
             complain(attempt.folder(), &message);
         }
-        told = true;
-        tokio::time::sleep(PAUSE).await;
+        reported = true;
+        tokio::time::sleep(WRITE_RETRY_DELAY).await;
     }
 }
 

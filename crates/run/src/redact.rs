@@ -1,4 +1,4 @@
-//! Secrets that we know of, and texts without them: nothing that an agent or a hook says is written down with one in it.
+//! Redaction: known secrets are removed from everything that an agent or a hook says before it is written.
 
 mod bare;
 mod texts;
@@ -16,15 +16,15 @@ use serde_json::Value;
 use bare::Bare;
 use unescaped::Unescaped;
 
-/// A shorter secret is none, and to hide it would hide every text.
-const SHORTEST: usize = 6;
-/// Of a secret with several lines, such as a key, each line that is long enough to be one by itself.
-const SHORTEST_LINE: usize = 16;
+/// Minimum length of a secret. Masking a shorter one would mask ordinary text.
+const MIN_SECRET_BYTES: usize = 6;
+/// Minimum length of a line that is masked by itself, for secrets of several lines such as keys.
+const MIN_SECRET_LINE_BYTES: usize = 16;
 
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     secrets: Vec<String>,
-    /// None if there is nothing to hide.
+    /// Search automaton, or none if there is nothing to redact.
     finder: Option<AhoCorasick>,
 }
 
@@ -33,13 +33,13 @@ impl Redactor {
         let mut all = Vec::new();
         for secret in secrets {
             let lines = secret.lines().map(str::trim);
-            all.extend(lines.filter(|line| line.len() >= SHORTEST_LINE).map(str::to_owned));
+            all.extend(lines.filter(|line| line.len() >= MIN_SECRET_LINE_BYTES).map(str::to_owned));
             all.push(secret.trim().to_owned());
         }
-        // As they stand inside a JSON text that is too broken to be read.
+        // The secrets as they appear inside JSON that cannot be parsed.
         let escaped: Vec<_> = all.iter().map(|secret| escaped(secret)).collect();
         all.extend(escaped);
-        all.retain(|secret| secret.len() >= SHORTEST);
+        all.retain(|secret| secret.len() >= MIN_SECRET_BYTES);
         all.sort();
         all.dedup();
         let finder = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(&all);
@@ -55,9 +55,9 @@ impl Redactor {
         Self::of(secrets)
     }
 
-    /// Masks every known secret in a text, and every token of cowhand itself, also those that are interrupted by colours
-    /// and other marks that nobody sees, and those that are written with escapes of JSON.
-    pub fn hide<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// Masks every known secret in a text, and every token of cowhand, also if colour codes or invisible characters
+    /// interrupt it or if it is written with JSON escapes.
+    pub fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let places = self.places(text.as_bytes());
         if places.is_empty() {
             return Cow::Borrowed(text);
@@ -69,7 +69,7 @@ impl Redactor {
         Cow::Owned(hidden)
     }
 
-    /// Finds what has to be hidden, in its order and each byte once.
+    /// Returns the ranges to mask, in their order and without overlaps.
     fn places(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut places = self.found(text);
         places.extend(self.found_bare(text));
@@ -88,13 +88,13 @@ impl Redactor {
         })
     }
 
-    /// Finds what colours and invisible marks interrupt.
+    /// Finds secrets that colour codes and invisible characters interrupt.
     fn found_bare(&self, text: &[u8]) -> Vec<Range<usize>> {
         let Some(bare) = Bare::of(text) else { return Vec::new() };
         self.found(&bare.text).iter().map(|part| bare.place(part)).collect()
     }
 
-    /// Finds secrets first, and tokens where no secret is.
+    /// Finds secrets, and tokens where there is no secret.
     fn found(&self, text: &[u8]) -> Vec<Range<usize>> {
         let secrets = self.finder.iter().flat_map(|finder| finder.find_iter(text));
         let mut found: Vec<Range<usize>> = secrets.map(|secret| secret.range()).collect();
@@ -110,7 +110,8 @@ impl Redactor {
         found
     }
 
-    /// Of a text that goes on: up to where it is known what is hidden. What comes after may be the beginning of a secret.
+    /// Returns the length of the part of an unfinished text that can be redacted now. What follows may be the beginning
+    /// of a secret.
     pub fn settled(&self, text: &str) -> usize {
         let open = token::begun(text).unwrap_or(text.len());
         let Some(_) = &self.finder else { return open };
@@ -125,7 +126,7 @@ impl Redactor {
         across.iter().find(|found| found.start < cut && cut < found.end).map_or(cut, |found| found.start)
     }
 
-    /// Finds where a secret may begin that a text breaks off in; the end of the text if none does.
+    /// Returns where an unfinished secret may begin at the end of a text, or the length of the text.
     fn begins(&self, text: &[u8]) -> usize {
         let begun = |secret: &String| {
             let (secret, most) = (secret.as_bytes(), secret.len().min(text.len() + 1));
@@ -134,8 +135,8 @@ impl Redactor {
         text.len() - self.secrets.iter().filter_map(begun).max().unwrap_or(0)
     }
 
-    /// Of a file that need not be text.
-    pub fn hide_in_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    /// Redacts a file that need not be text.
+    pub fn redact_bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let places = self.places(bytes);
         if places.is_empty() {
             return Cow::Borrowed(bytes);
@@ -150,63 +151,63 @@ impl Redactor {
         Cow::Owned(hidden)
     }
 
-    /// A line of output. In JSON a secret may be written in many ways, and a mask must not break it.
-    pub fn hide_in_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
+    /// Redacts a line of output. In JSON a secret can be written in many ways, and a mask must keep the JSON valid.
+    pub fn redact_line<'a>(&self, line: &'a str) -> Cow<'a, str> {
         if !line.contains('\\') && self.places(line.as_bytes()).is_empty() {
             return Cow::Borrowed(line);
         }
         match serde_json::from_str(line) {
             Ok(mut value @ (Value::Object(_) | Value::Array(_))) => {
-                if self.hide_in(&mut value) {
+                if self.redact_value(&mut value) {
                     Cow::Owned(value.to_string())
                 } else {
                     Cow::Borrowed(line)
                 }
             }
-            _ => self.hide(line),
+            _ => self.redact(line),
         }
     }
 
-    /// What a job came to is told by its agent, and by programs that kept it from starting.
-    pub fn hide_in_outcome(&self, outcome: &mut Outcome) {
+    /// Redacts an outcome, whose text comes from the agent or from programs that prevented its start.
+    pub fn redact_outcome(&self, outcome: &mut Outcome) {
         let (message, summary) = match outcome {
             Outcome::Completed { summary } => (None, summary.as_mut()),
             Outcome::Failed { error, summary, .. } => (Some(&mut error.message), summary.as_mut()),
             Outcome::Cancelled { .. } => (None, None),
         };
         for text in message.into_iter().chain(summary) {
-            if let Cow::Owned(hidden) = self.hide(text) {
+            if let Cow::Owned(hidden) = self.redact(text) {
                 *text = hidden;
             }
         }
     }
 
-    /// Says whether there was anything to hide.
-    pub fn hide_in(&self, value: &mut Value) -> bool {
+    /// Redacts a JSON value, and returns whether there was anything to redact.
+    pub fn redact_value(&self, value: &mut Value) -> bool {
         match value {
-            Value::String(text) => match self.hide(text) {
+            Value::String(text) => match self.redact(text) {
                 Cow::Owned(hidden) => {
                     *text = hidden;
                     true
                 }
                 Cow::Borrowed(_) => false,
             },
-            Value::Number(number) => match self.hide(&number.to_string()) {
+            Value::Number(number) => match self.redact(&number.to_string()) {
                 Cow::Owned(hidden) => {
                     *value = Value::String(hidden);
                     true
                 }
                 Cow::Borrowed(_) => false,
             },
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in(item) | hid),
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_value(item) | hid),
             Value::Object(fields) => {
                 let mut hid = false;
-                if fields.keys().any(|key| matches!(self.hide(key), Cow::Owned(_))) {
+                if fields.keys().any(|key| matches!(self.redact(key), Cow::Owned(_))) {
                     hid = true;
                     let renamed = std::mem::take(fields).into_iter();
-                    *fields = renamed.map(|(key, value)| (self.hide(&key).into_owned(), value)).collect();
+                    *fields = renamed.map(|(key, value)| (self.redact(&key).into_owned(), value)).collect();
                 }
-                fields.values_mut().fold(hid, |hid, field| self.hide_in(field) | hid)
+                fields.values_mut().fold(hid, |hid, field| self.redact_value(field) | hid)
             }
             Value::Null | Value::Bool(_) => false,
         }
@@ -231,9 +232,9 @@ mod tests {
     #[test]
     fn secrets_are_hidden_the_longest_first() {
         let redactor = redactor(&["secret", "secret-and-more", "x", ""]);
-        assert_eq!(redactor.hide("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
-        assert!(matches!(redactor.hide("nothing"), Cow::Borrowed(_)));
-        assert_eq!(Redactor::default().hide("a secret"), "a secret");
+        assert_eq!(redactor.redact("a secret, a secret-and-more, an x"), "a ***, a ***, an x");
+        assert!(matches!(redactor.redact("nothing"), Cow::Borrowed(_)));
+        assert_eq!(Redactor::default().redact("a secret"), "a secret");
     }
 
     #[test]
@@ -249,7 +250,7 @@ mod tests {
             (r#"{"a":"b\\c"}"#, r#"{"a":"b\\c"}"#),
             (r#""12345678""#, r#""***""#),
         ] {
-            assert_eq!(redactor.hide_in_line(line), expected, "{line}");
+            assert_eq!(redactor.redact_line(line), expected, "{line}");
         }
     }
 
@@ -266,10 +267,9 @@ mod tests {
             (r"canary\u002dTok98 is another", r"canary\u002dTok98 is another"),
             ("canary-Tok99", "***"),
         ] {
-            assert_eq!(redactor.hide(text), expected, "{text}");
-            assert_eq!(redactor.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
-            let line =
-                redactor.hide_in_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
+            assert_eq!(redactor.redact(text), expected, "{text}");
+            assert_eq!(redactor.redact_bytes(text.as_bytes()), expected.as_bytes(), "{text}");
+            let line = redactor.redact_line(&serde_json::json!({ "content": text }).to_string()).into_owned();
             let told: Value = serde_json::from_str(&line).unwrap();
             assert_eq!(told["content"], expected, "{text}");
         }
@@ -284,8 +284,8 @@ mod tests {
                 let settled = redactor.settled(first);
                 let told = format!(
                     "{}{}",
-                    redactor.hide(&first[..settled]),
-                    redactor.hide(&format!("{}{second}", &first[settled..]))
+                    redactor.redact(&first[..settled]),
+                    redactor.redact(&format!("{}{second}", &first[settled..]))
                 );
                 assert_eq!(told, "a *** b", "{first:?} and {second:?}");
             }
@@ -309,11 +309,11 @@ mod tests {
             ("can\nary-Tok99", "can\nary-Tok99"),
             (&token.replacen("aa", "a\u{1b}[1ma", 1), "***"),
         ] {
-            assert_eq!(redactor.hide(text), expected, "{text:?}");
-            assert_eq!(redactor.hide_in_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
-            assert_eq!(redactor.hide_in_line(text), expected, "{text:?}");
+            assert_eq!(redactor.redact(text), expected, "{text:?}");
+            assert_eq!(redactor.redact_bytes(text.as_bytes()), expected.as_bytes(), "{text:?}");
+            assert_eq!(redactor.redact_line(text), expected, "{text:?}");
             let line = serde_json::json!({ "a": text }).to_string();
-            let line = redactor.hide_in_line(&line);
+            let line = redactor.redact_line(&line);
             let told: Value = serde_json::from_str(&line).unwrap();
             assert_eq!(told["a"], expected, "{text:?}");
         }
@@ -330,7 +330,7 @@ mod tests {
             Outcome::Cancelled { how: Termination::Graceful },
         ];
         for outcome in &mut outcomes {
-            redactor.hide_in_outcome(outcome);
+            redactor.redact_outcome(outcome);
         }
         let [completed, failed, _] = outcomes;
         assert_eq!(completed, Outcome::Completed { summary: Some("a ***".to_owned()) });
@@ -342,8 +342,8 @@ mod tests {
     fn a_key_of_several_lines_is_hidden_line_by_line() {
         let key = "-----BEGIN KEY-----\nAAAABBBBCCCCDDDDEEEE\nshort\n-----END KEY-----\n";
         let redactor = redactor(&[key]);
-        assert_eq!(redactor.hide("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
+        assert_eq!(redactor.redact("here: AAAABBBBCCCCDDDDEEEE"), "here: ***");
         let line = serde_json::json!({ "file": format!("x{key}y") }).to_string();
-        assert_eq!(redactor.hide_in_line(&line), "{\"file\":\"x***\\ny\"}");
+        assert_eq!(redactor.redact_line(&line), "{\"file\":\"x***\\ny\"}");
     }
 }

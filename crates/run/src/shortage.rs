@@ -1,15 +1,15 @@
-//! What a machine can run out of. A start that fails for want of it is no fault of the job or its config, and succeeds once
-//! there is enough again.
+//! Shortages of the machine. A start that fails for that reason is no fault of the job or its config, and succeeds once
+//! the resource is available again.
 
 use std::path::Path;
 
-/// How a keeper says that somebody changed the mode of its folder, which is restored or waited for.
-pub(super) const CLOSED: &str = "the folder of the attempt was closed";
+/// Message of a keeper whose folder's mode was changed. The keeper restores it or waits.
+pub(super) const FOLDER_CLOSED: &str = "the folder of the attempt was closed";
 
-/// How the system and SQLite name a shortage: EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
-/// library say it in these words, also after they became part of a sentence.
-const NAMES: [&str; 9] = [
-    CLOSED,
+/// Messages of the system and SQLite for EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EDQUOT. Errors of the standard
+/// library contain these words, also as part of a longer message.
+const SHORTAGE_ERRORS: [&str; 9] = [
+    FOLDER_CLOSED,
     "Too many open files",
     "Cannot allocate memory",
     "Resource temporarily unavailable",
@@ -20,10 +20,10 @@ const NAMES: [&str; 9] = [
     "out of memory",
 ];
 
-/// Says whether a message tells of a shortage. Only for messages of ours: what an agent or a command of the config says is
-/// theirs to choose.
+/// Returns true if a message of cowhand reports a shortage. It is not for messages of agents or commands, which can
+/// contain anything.
 pub fn is_named_in(message: &str) -> bool {
-    NAMES.iter().any(|name| message.contains(name))
+    SHORTAGE_ERRORS.iter().any(|name| message.contains(name))
 }
 
 /// A disk with less space than this is full: hardly any program can write a file there.

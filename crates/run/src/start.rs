@@ -1,4 +1,4 @@
-//! `start.json`: what the keeper runs, and the sandbox that it runs in.
+//! `start.json`: the command of the keeper and its sandbox.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,108 +8,108 @@ use serde::{Deserialize, Serialize};
 
 use super::process::StopSignal;
 use super::runtime::Reader;
-use super::runtime::plan::OURSELVES;
+use super::runtime::description::OWN_PROGRAM;
 
-/// What the keeper is to run. The environment is not written down, since it may hold secrets: the keeper gets it
-/// as its own and hands it on.
+/// Command that the keeper runs. The environment is not stored, since it may contain secrets: the keeper inherits it
+/// and passes it on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct StartSpec {
     pub argv: Vec<String>,
     pub directory: PathBuf,
     pub stop_signal: StopSignal,
-    /// From the stop signal to the kill.
+    /// Time from the stop signal to the kill.
     pub grace_ms: u64,
-    /// Who reads its output, as it was when nothing was read yet: the config may have changed since.
+    /// Initial state of the reader: the config may change later.
     #[serde(default)]
     pub reader: Option<Reader>,
     #[serde(default)]
-    pub limits: Option<Limits>,
-    /// What holds it, if anything does.
-    #[serde(default)]
-    pub enclosure: Option<SandboxPlan>,
+    pub limits: Option<KeeperLimits>,
+    /// Sandbox, if there is one.
+    #[serde(default, rename = "enclosure")]
+    pub sandbox: Option<SandboxPlan>,
 }
 
-impl Start {
-    /// With that program in its place.
+impl StartSpec {
+    /// Replaces the placeholder by that program.
     #[must_use]
     pub fn by(&self, program: &Path) -> Self {
         let mut start = self.clone();
-        if let Some(first) = start.argv.first_mut().filter(|first| *first == OURSELVES) {
+        if let Some(first) = start.argv.first_mut().filter(|first| *first == OWN_PROGRAM) {
             *first = program.display().to_string();
         }
         start
     }
 }
 
-/// What the keeper sees to by itself, whether or not there is a daemon.
+/// Limits that the keeper enforces, with or without a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    /// After this it is asked to stop, as if somebody had asked for it.
+pub struct KeeperLimits {
+    /// Time after which it is stopped.
     pub lifetime_ms: u64,
-    /// So much of each stream is kept; the rest is read and dropped.
+    /// Maximum size of each stream; the rest is read and dropped.
     pub output_bytes: u64,
 }
 
-/// All that an attempt's processes may reach, with every path resolved. It holds no secret.
+/// Everything that an attempt's processes may reach, with all paths resolved. It contains no secret.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct SandboxPlan {
     pub kind: SandboxKind,
-    /// The agent's program.
+    /// Program of the agent.
     pub program: PathBuf,
-    /// The user's, which there is in every sandbox, though with little in it.
+    /// Home of the user, which exists in every sandbox, mostly empty.
     #[serde(default)]
     pub home: Option<PathBuf>,
     pub read: Vec<PathBuf>,
     pub write: Vec<PathBuf>,
-    /// Not even if it lies below one of the above.
+    /// Paths that are hidden even if they lie below one of the above.
     pub hidden: Vec<PathBuf>,
-    /// May be read, but not written, although it lies where may be written.
+    /// Paths that may be read but not written, although they lie in a writable folder.
     pub frozen: Vec<PathBuf>,
     pub network: Reaches,
-    /// Whether the proxy adds the provider's key to what is sent through it.
+    /// Set if the proxy adds the provider's key to requests.
     #[serde(default)]
     pub gateway: bool,
     pub caps: Caps,
-    /// Folders of ours that stand where others are.
+    /// Folders that replace others.
     #[serde(default)]
     pub stead: Vec<(PathBuf, PathBuf)>,
-    /// With `docker`.
+    /// Container, for `docker`.
     #[serde(default)]
     pub container: Option<Contained>,
-    /// Where the socket of jobs is, if the agent has to speak to the fleet.
+    /// Socket of jobs, if the agent talks to the fleet.
     #[serde(default)]
     pub talk: Option<PathBuf>,
 }
 
 impl SandboxPlan {
-    /// Whether there is anybody whom a proxy leads to.
+    /// Returns true if there is a host that the proxy may reach.
     pub fn has_proxy(&self) -> bool {
         let hosts = matches!(self.network, Reaches::Hosts(_));
         self.kind == SandboxKind::Bubblewrap && (hosts || self.gateway)
     }
 
-    /// What its keeper sees to; a container's caps are the engine's.
+    /// Returns the caps that the keeper enforces; those of a container are enforced by the engine.
     pub(super) fn own_caps(&self) -> Caps {
         if self.kind == SandboxKind::Docker { Caps::default() } else { self.caps }
     }
 }
 
-/// What an attempt's container is, beside what holds for every kind.
+/// Settings of an attempt's container, in addition to those of every kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Contained {
     pub image: String,
-    /// Where the engine listens.
+    /// Socket of the engine.
     pub socket: PathBuf,
     pub user: Option<String>,
     pub tmpfs: Vec<String>,
     pub labels: BTreeMap<String, String>,
-    /// What is found elsewhere than outside.
+    /// Paths that are mounted elsewhere.
     pub volumes: Vec<Bound>,
     pub cpu_shares: Option<u64>,
     pub host_network: bool,
-    /// Variables that say how things are outside.
+    /// Variables that describe the machine outside and are not passed.
     pub left_outside: Vec<String>,
-    /// cowhand's own folder, by which its containers are known.
+    /// State folder, by which containers are identified.
     pub state: PathBuf,
 }
 

@@ -1,4 +1,4 @@
-//! Why a daemon asked for the end of an attempt: written down before it does, since it may not live to see that end.
+//! The reason why a daemon stops an attempt. It is written before, since the daemon may end first.
 
 use std::fs;
 use std::io;
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::attempt::Attempt;
 use super::ending::ExitStatus;
-use super::supervision::Standing;
+use super::supervision::AttemptState;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Stopped {
-    /// Somebody wanted it.
+    /// A person asked for it.
     Asked,
     TookTooLong {
         limit_ms: i64,
@@ -20,33 +20,33 @@ pub enum Stopped {
     SilentTooLong {
         limit_ms: i64,
     },
-    /// Which one is found out again by what was spent.
+    /// The exceeded budget is determined again from the spending.
     OverBudget,
-    /// Nobody knows the price of its tokens.
+    /// The price of its tokens is unknown.
     Unpriced,
 }
 
-const STOPPED: &str = "stopped.json";
+const STOPPED_FILE: &str = "stopped.json";
 
 impl Attempt {
     pub fn note_stop(&self, why: Stopped) -> io::Result<()> {
-        self.write(STOPPED, &why)
+        self.write(STOPPED_FILE, &why)
     }
 
-    /// It could not be asked to end after all.
+    /// Removes the reason because the attempt could not be stopped.
     pub fn forget_stop(&self) -> io::Result<()> {
-        match fs::remove_file(self.folder().join(STOPPED)) {
+        match fs::remove_file(self.folder().join(STOPPED_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }
     }
 
-    /// Why its end was asked for, unless it ended by itself before that.
+    /// Returns why it was stopped, unless it ended by itself before.
     pub fn stopped(&self) -> io::Result<Option<Stopped>> {
-        let by_itself = match self.standing()? {
-            Standing::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
-            Standing::Kept | Standing::Unkept | Standing::Gone => false,
+        let by_itself = match self.state()? {
+            AttemptState::Ended(ending) => ending.stopped.is_none() && ending.status != ExitStatus::Lost,
+            AttemptState::Kept | AttemptState::Unkept | AttemptState::Gone => false,
         };
-        if by_itself { Ok(None) } else { self.read(STOPPED) }
+        if by_itself { Ok(None) } else { self.read(STOPPED_FILE) }
     }
 }

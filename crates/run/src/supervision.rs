@@ -7,131 +7,132 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::attempt::{AGENT, Attempt, AttemptLock, CAPS, KEEPER};
+use super::attempt::{AGENT_FILE, Attempt, AttemptLock, CAPS_FILE, KEEPER_FILE};
 use super::cgroup::Cgroup;
 use super::ending::Ending;
 use super::process;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
-/// What came of a request to stop.
+/// Result of a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// The keeper sees to it.
+pub enum StopOutcome {
+    /// The keeper ends it.
     Asked,
-    /// The keeper is just starting: ask again.
+    /// The keeper is starting: ask again.
     TooEarly,
-    /// There is no keeper; what was left was killed.
+    /// There is no keeper; remaining processes were killed.
     NoKeeper,
 }
 
-/// Where an attempt stands, as its folder and the kernel tell.
+/// State of an attempt, by its folder and the kernel.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Standing {
-    /// A keeper watches over it.
+pub enum AttemptState {
+    /// A keeper supervises it.
     Kept,
-    /// The keeper is gone but the agent runs on.
+    /// The keeper has ended but the agent runs.
     Unkept,
-    /// It is over, with the keeper's word on how.
+    /// It has ended, and the keeper recorded how.
     Ended(Ending),
-    /// It is over, or never began, and nobody knows how.
+    /// It has ended or never began, and the status is unknown.
     Gone,
 }
 
 impl Attempt {
-    /// Removes what another attempt of the same name left, before this one begins: a store that was restored gives numbers
-    /// out again, and how an attempt of that other history ended says nothing about this one. Fails while it still runs.
+    /// Removes the folder of another attempt of the same name before this one begins: a restored store assigns numbers
+    /// again, and the ending of the other attempt says nothing about this one. Fails while that attempt runs.
     pub fn clear(&self) -> io::Result<()> {
-        if is_gone(self.folder()) {
+        if is_missing(self.folder()) {
             return Ok(());
         }
-        match self.standing()? {
-            Standing::Ended(_) | Standing::Gone => self.discard(),
-            Standing::Kept | Standing::Unkept => {
+        match self.state()? {
+            AttemptState::Ended(_) | AttemptState::Gone => self.discard(),
+            AttemptState::Kept | AttemptState::Unkept => {
                 Err(io::Error::other("an earlier attempt with the same number still runs"))
             }
         }
     }
 
-    /// Asking twice gives the same answer unless something happened in between.
-    pub fn standing(&self) -> io::Result<Standing> {
-        self.standing_if(|| Ok(!self.marked()?.is_empty()))
+    /// Returns the state. Repeated calls return the same unless something happened in between.
+    pub fn state(&self) -> io::Result<AttemptState> {
+        self.state_if(|| Ok(!self.marked()?.is_empty()))
     }
 
-    /// As above, for whoever has looked at all processes already: `marked` says whether one of them carries the mark.
-    pub fn standing_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<Standing> {
+    /// Returns the state, for callers that have already listed all processes: `marked` says whether one belongs to the
+    /// attempt.
+    pub fn state_if(&self, marked: impl FnOnce() -> io::Result<bool>) -> io::Result<AttemptState> {
         if let Some(ending) = self.ending()? {
-            return Ok(Standing::Ended(ending));
+            return Ok(AttemptState::Ended(ending));
         }
         let _lock = match self.lock_if_there()? {
-            AttemptLock::Taken => return Ok(Standing::Kept),
+            AttemptLock::Taken => return Ok(AttemptState::Kept),
             lock => lock,
         };
-        // The lock is free, so no keeper is at work.
+        // The lock is free, so there is no keeper.
         if let Some(ending) = self.ending()? {
-            return Ok(Standing::Ended(ending));
+            return Ok(AttemptState::Ended(ending));
         }
         let cgroup = self.cgroup()?;
-        let lives = self.identity(AGENT)?.map_or(Ok(false), |agent| agent.lives())?;
+        let lives = self.identity(AGENT_FILE)?.map_or(Ok(false), |agent| agent.lives())?;
         if !lives {
             self.end_container();
         }
         if lives || marked()? || cgroup.as_ref().map_or(Ok(false), Cgroup::holds_any)? {
-            return Ok(Standing::Unkept);
+            return Ok(AttemptState::Unkept);
         }
         // Its keeper would have removed it.
         cgroup.map(|cgroup| cgroup.remove());
         self.remove_caps();
-        Ok(Standing::Gone)
+        Ok(AttemptState::Gone)
     }
 
-    /// Asks the keeper to end it: gracefully, then by force. A second time is at once.
-    pub fn stop(&self) -> io::Result<Stop> {
-        if self.identity(KEEPER)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
-            return Ok(Stop::Asked);
+    /// Asks the keeper to end it: gracefully, then by force. A second request skips the grace period.
+    pub fn stop(&self) -> io::Result<StopOutcome> {
+        if self.identity(KEEPER_FILE)?.is_some_and(|keeper| keeper.signal(Signal::TERM)) {
+            return Ok(StopOutcome::Asked);
         }
-        let Some(_lock) = self.try_lock()? else { return Ok(Stop::TooEarly) };
+        let Some(_lock) = self.try_lock()? else { return Ok(StopOutcome::TooEarly) };
         if let Some(cgroup) = self.cgroup()? {
             cgroup.kill()?;
         }
         process::signal_all(&self.marked()?, Signal::KILL);
         self.end_container();
-        Ok(Stop::NoKeeper)
+        Ok(StopOutcome::NoKeeper)
     }
 
-    /// Kills what is left of an attempt without a keeper whose agent itself has ended, as its keeper would have done. Leaves
-    /// everything alone while the agent lives, and if nobody wrote down which process it is.
+    /// Kills the remaining processes of an attempt without a keeper whose agent has ended, as its keeper would have
+    /// done. Does nothing while the agent lives, or if its process is not recorded.
     pub fn end_leftovers(&self) -> io::Result<()> {
-        match self.identity(AGENT)? {
+        match self.identity(AGENT_FILE)? {
             Some(agent) if !agent.lives()? => self.stop().map(drop),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Groups that its keeper would have removed.
+    /// Removes the groups that the keeper would have removed.
     fn remove_caps(&self) {
-        let recorded = fs::read_to_string(self.folder().join(CAPS)).unwrap_or_default();
+        let recorded = fs::read_to_string(self.folder().join(CAPS_FILE)).unwrap_or_default();
         for group in recorded.lines().filter(|group| group.ends_with(self.name())) {
-            // One that is gone, or not empty yet, is looked at again.
+            // A group that is already removed, or not empty yet, is ignored.
             fs::remove_dir(group).ok();
         }
     }
 
-    /// For an attempt whose folder is gone: kills what still carries its mark, keeper included, and says whether
-    /// there was anything.
+    /// Kills the processes of an attempt whose folder is missing, including the keeper, and returns whether there were
+    /// any.
     pub fn end_strays(&self) -> io::Result<bool> {
         let strays = self.marked()?;
         process::signal_all(&strays, Signal::KILL);
         Ok(!strays.is_empty())
     }
 
-    /// At once, with its keeper. What could not be killed yet is found by the next look of the caller.
+    /// Kills the attempt with its keeper at once. Processes that remain are found when the caller checks again.
     pub fn kill(&self) -> io::Result<()> {
         self.end_strays()?;
-        // Without its keeper the control group goes as well.
+        // Without a keeper the control group is removed as well.
         self.stop().map(drop)
     }
 
-    /// All but ourselves.
+    /// Kills all processes of the attempt except this one.
     pub(super) fn end_others(&self) -> io::Result<()> {
         self.end_strays().map(drop)
     }
@@ -140,24 +141,24 @@ impl Attempt {
         process::of_attempt(self.name())
     }
 
-    /// Names all attempts, of any fleet, that have processes on this machine.
+    /// Returns the names of all attempts, of any fleet, that have processes on this machine.
     pub fn running() -> io::Result<BTreeSet<String>> {
         Ok(process::of_attempts()?.into_iter().flat_map(|(_, names)| names).collect())
     }
 }
 
-/// Says whether an attempt still runs, by its folder.
+/// Returns true if the attempt of a folder still runs.
 pub fn is_watched(folder: &Path) -> bool {
-    let standing = Attempt::at(folder).and_then(|attempt| {
-        if is_gone(attempt.folder()) {
-            return Ok(Standing::Gone);
+    let state = Attempt::at(folder).and_then(|attempt| {
+        if is_missing(attempt.folder()) {
+            return Ok(AttemptState::Gone);
         }
-        attempt.standing()
+        attempt.state()
     });
-    match standing {
-        Ok(Standing::Kept | Standing::Unkept) => true,
-        Ok(Standing::Ended(_) | Standing::Gone) => false,
-        // What cannot be read now may be watched over all the same.
-        Err(_) => !is_gone(folder),
+    match state {
+        Ok(AttemptState::Kept | AttemptState::Unkept) => true,
+        Ok(AttemptState::Ended(_) | AttemptState::Gone) => false,
+        // An attempt that cannot be read now may still run.
+        Err(_) => !is_missing(folder),
     }
 }

@@ -1,18 +1,18 @@
-//! Following what an attempt's process writes, and writing down what it means.
+//! The tailer: follows the output of an attempt's process and writes its messages.
 //!
 //! ```text
-//! stdout ──▶ lines ──┐                           ┌──▶ the job's JSONL, capped
+//! stdout ──▶ lines ──┐                                 ┌──▶ the job's JSONL, capped
 //!                    ├──▶ redactor ──▶ reader ──▶ batch┼──▶ the index: a checkpoint
-//! stderr ──▶ lines ──┘                           └──▶ whoever listens
+//! stderr ──▶ lines ──┘                                 └──▶ listeners
 //! ```
 //!
-//! A batch goes to the JSONL, and then a checkpoint says how far everything has come: the raw files up to the end
-//! of a line, the JSONL, and the reader with all it remembers. Whenever the daemon dies, the JSONL is cut back to
-//! the last checkpoint and the raw files, which are the truth, are read on from there. So no line is lost, split,
-//! told twice or moved; only between the two raw files there is no order but the one in which we looked.
+//! A batch is written to the JSONL, and then a checkpoint records all positions: the raw files up to the end of a line,
+//! the JSONL, and the state of the reader. After a crash of the daemon, the JSONL is truncated to the last checkpoint and
+//! the raw files, which are authoritative, are read from there. So no line is lost, split, repeated or moved; only the
+//! order between the two raw files is that of reading.
 //!
-//! Nothing is synced: a process that is killed loses no write. After a power cut the JSONL may be shorter than a
-//! checkpoint says; then an older one counts, at worst the first.
+//! Nothing is synced: a killed process loses no write. After a power failure the JSONL may be shorter than a checkpoint
+//! says; then an older one is used, at worst the first.
 
 mod index;
 mod stream;
@@ -33,58 +33,58 @@ use crate::redact::Redactor;
 use index::{Checkpoint, Index};
 use stream::Stream;
 
-/// The longest line of a JSONL file.
-const LINE_CAP: usize = 1 << 20;
+/// Maximum length of a JSONL line.
+const MAX_LINE_BYTES: usize = 1 << 20;
 
-/// What is read of a raw file at once, and how much output waits before it is written.
-const CHUNK: usize = 64 << 10;
-const BATCH: usize = 256 << 10;
-/// What is read of the raw files in one look, so that whoever follows them can act in between.
-const LOOK: u64 = 16 << 20;
+/// Size of a read of a raw file, and amount of output that is collected before a write.
+const READ_CHUNK_BYTES: usize = 64 << 10;
+const WRITE_BATCH_BYTES: usize = 256 << 10;
+/// Maximum size that one call reads, so that the caller can act in between.
+const MAX_ADVANCE_BYTES: u64 = 16 << 20;
 
-/// Where everything is. The JSONL belongs to the job and may hold the output of earlier attempts.
+/// Paths of all files. The JSONL belongs to the job and may contain the output of earlier attempts.
 #[derive(Debug, Clone)]
-pub struct Files {
+pub struct TailFiles {
     pub stdout: PathBuf,
     pub stderr: PathBuf,
     pub jsonl: PathBuf,
     pub index: PathBuf,
-    /// The number of the attempt.
+    /// Number of the attempt.
     pub attempt: u32,
-    /// Why the attempt before it ended, if that is known.
+    /// Why the previous attempt ended, if known.
     pub before: Option<String>,
 }
 
-/// A message that now stands in the JSONL.
+/// A message that is written to the JSONL.
 #[derive(Debug)]
 pub struct Appended<'a> {
-    /// Its line there, counted from 1.
+    /// Number of its line, from 1.
     pub line: u64,
-    /// Whole, also if it was too long for its line.
+    /// Complete message, also if it was cut in the file.
     pub message: &'a OutputMessage,
 }
 
 #[derive(Debug)]
-pub struct Tail {
-    files: Files,
-    /// How the reader was at first, to begin again with.
+pub struct Tailer {
+    files: TailFiles,
+    /// Initial state of the reader, for a restart.
     fresh: Reader,
     reader: Reader,
-    /// Over every line, before anybody reads it.
+    /// Redactor of every line, before it is read.
     redactor: Redactor,
     stdout: Stream,
     stderr: Stream,
     jsonl: File,
     index: Index,
-    /// What the JSONL holds.
+    /// Size of the JSONL.
     bytes: u64,
     lines: u64,
-    /// The line that separates this attempt from an earlier one is not written yet.
+    /// Set if the line that separates this attempt from an earlier one is not written yet.
     unmarked: bool,
     batch: Batch,
-    /// A write failed, so what is in memory is ahead of what is on disk.
+    /// Set if a write failed, so that the state in memory is ahead of the disk.
     failed: bool,
-    /// The last look ended before the raw files did.
+    /// Set if the last call ended before the end of the raw files.
     behind: bool,
 }
 
@@ -101,10 +101,10 @@ enum Source {
     Stderr,
 }
 
-impl Tail {
-    /// Begins an attempt's output, or goes on where an earlier tail of the same attempt stopped. The raw files
-    /// need not be there yet.
-    pub fn open(files: Files, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
+impl Tailer {
+    /// Opens an attempt's output, or continues where an earlier tailer of the same attempt stopped. The raw files need
+    /// not exist yet.
+    pub fn open(files: TailFiles, fresh: Reader, redactor: Redactor, now: Timestamp) -> anyhow::Result<Self> {
         let jsonl = open_view(&files.jsonl)?;
         let have = jsonl.metadata()?.len();
         let (mut index, found) = Index::open(&files.index, have)?;
@@ -116,14 +116,14 @@ impl Tail {
             index.append(&first)?;
             first
         };
-        // Each checkpoint but the first stands for lines of this attempt.
+        // Each checkpoint but the first covers lines of this attempt.
         let unmarked = files.attempt > 1 && at.lines > 0 && at.lines == index.first_lines();
         let mut reader = at.reader;
         reader.under(&redactor);
         jsonl.set_len(at.jsonl).with_context(|| format!("cannot write {}", files.jsonl.display()))?;
         Ok(Self {
             stdout: Stream::new(files.stdout.clone(), at.stdout, reader.line_cap()),
-            stderr: Stream::new(files.stderr.clone(), at.stderr, LINE_CAP),
+            stderr: Stream::new(files.stderr.clone(), at.stderr, MAX_LINE_BYTES),
             reader,
             redactor,
             fresh,
@@ -139,8 +139,8 @@ impl Tail {
         })
     }
 
-    /// Reads what there is now, up to a bound, and writes what follows from it. After an error the next call begins again at the
-    /// last checkpoint, so that a disk may be full for a while.
+    /// Reads new output, up to a limit, and writes its messages. After an error the next call starts again at the last
+    /// checkpoint, so that the disk may be full for a while.
     pub fn advance(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.failed || !self.is_there() {
             *self = Self::open(self.files.clone(), self.fresh.clone(), self.redactor.clone(), now)?;
@@ -151,12 +151,12 @@ impl Tail {
         Ok(())
     }
 
-    /// Whether there was more to read than the last [`Self::advance`] has read.
+    /// Returns true if the last [`Self::advance`] did not read everything.
     pub const fn is_behind(&self) -> bool {
         self.behind
     }
 
-    /// Whether the JSONL is still the file that we write to, with all that we wrote: somebody may have removed it.
+    /// Returns true if the JSONL is still the open file with everything that was written: it may have been removed.
     fn is_there(&self) -> bool {
         let found = std::fs::symlink_metadata(&self.files.jsonl);
         let ours = self.jsonl.metadata();
@@ -166,8 +166,8 @@ impl Tail {
         })
     }
 
-    /// The process is gone: reads the rest, also a last line without an end, and says what it all came to. May be
-    /// called again, also after a restart, with the same answer.
+    /// Reads the rest after the process has ended, including a last line without an end, and returns the result. It can
+    /// be called again, also after a restart, with the same result.
     pub fn finish(
         &mut self,
         ending: &Ending,
@@ -191,7 +191,7 @@ impl Tail {
         Ok(self.reader.clone().finish(ending))
     }
 
-    /// Says that the attempt has begun, before it says anything itself: what was said before is of an earlier one.
+    /// Writes that the attempt has begun: earlier lines belong to an earlier attempt.
     pub fn begin(&mut self, now: Timestamp) -> anyhow::Result<()> {
         if self.failed { Ok(()) } else { self.mark(now) }
     }
@@ -200,17 +200,17 @@ impl Tail {
         self.reader.session_id()
     }
 
-    /// How many lines the JSONL has.
+    /// Returns the number of lines of the JSONL.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// What the agent has spent until now, as far as it tells.
+    /// Returns the usage so far, if the agent states it.
     pub fn usage(&self) -> Option<JobUsage> {
         self.reader.usage()
     }
 
-    /// Whether the agent has said how its work ended.
+    /// Returns true if the agent has stated the result of its work.
     pub fn has_result(&mut self) -> bool {
         self.reader.has_result()
     }
@@ -219,14 +219,14 @@ impl Tail {
         self.reader.tool_calls()
     }
 
-    /// No further than the files reach now: an agent that never stops writing must not keep us from the others. False if
-    /// there is more.
+    /// Reads up to the current end of the files: an agent that never stops writing must not block others. Returns false
+    /// if there is more.
     fn read_on(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<bool> {
         let stdout = self.look(Source::Stdout, now)?;
         let stderr = self.look(Source::Stderr, now)?;
         self.flush(now, on)?;
-        let (mut buffer, mut read) = (vec![0; CHUNK], 0);
-        while read < LOOK {
+        let (mut buffer, mut read) = (vec![0; READ_CHUNK_BYTES], 0);
+        while read < MAX_ADVANCE_BYTES {
             let of_stdout = self.step(Source::Stdout, stdout, &mut buffer, now, on)?;
             let of_stderr = self.step(Source::Stderr, stderr, &mut buffer, now, on)?;
             if of_stdout + of_stderr == 0 {
@@ -237,7 +237,8 @@ impl Tail {
         Ok(false)
     }
 
-    /// How long a raw file is. One that has shrunk was emptied by the agent, and begins anew.
+    /// Returns the length of a raw file. A file that has become shorter was truncated by the agent, and is read from
+    /// its beginning.
     fn look(&mut self, source: Source, now: Timestamp) -> anyhow::Result<u64> {
         let stream = self.stream(source);
         let length = stream.length()?;
@@ -257,7 +258,7 @@ impl Tail {
         Ok(length)
     }
 
-    /// One chunk of a raw file; 0 if there was nothing left before `end`.
+    /// Reads one chunk of a raw file; 0 if there is nothing before `end`.
     fn step(
         &mut self,
         source: Source,
@@ -271,7 +272,7 @@ impl Tail {
         let mut chunk = &buffer[..count];
         while let Some(line) = self.stream(source).next(&mut chunk) {
             self.hear(source, &line, now)?;
-            if self.batch.text.len() >= BATCH {
+            if self.batch.text.len() >= WRITE_BATCH_BYTES {
                 self.flush(now, on)?;
             }
         }
@@ -279,7 +280,7 @@ impl Tail {
         Ok(count)
     }
 
-    /// Passes over what nobody wrote. It ends the line before it.
+    /// Skips an unwritten gap, which ends the line before it.
     fn pass_gap(&mut self, source: Source, end: u64, now: Timestamp) -> anyhow::Result<()> {
         let gap = self.stream(source).gap(end);
         if gap == 0 {
@@ -294,7 +295,7 @@ impl Tail {
     }
 
     fn hear(&mut self, source: Source, line: &str, now: Timestamp) -> anyhow::Result<()> {
-        let line = self.redactor.hide_in_line(line);
+        let line = self.redactor.redact_line(line);
         let messages = match source {
             Source::Stdout => self.reader.read(&line),
             Source::Stderr => vec![self.reader.read_stderr(&line)],
@@ -313,13 +314,13 @@ impl Tail {
     fn keep(&mut self, message: OutputMessage, now: Timestamp) -> anyhow::Result<()> {
         self.mark(now)?;
         let message = message.stamped(now);
-        self.batch.text.extend_from_slice(message.to_line(LINE_CAP)?.as_bytes());
+        self.batch.text.extend_from_slice(message.to_line(MAX_LINE_BYTES)?.as_bytes());
         self.batch.text.push(b'\n');
         self.batch.messages.push(message);
         Ok(())
     }
 
-    /// Writes the batch, then the checkpoint, then tells.
+    /// Writes the batch, then the checkpoint, then notifies.
     fn flush(&mut self, now: Timestamp, on: &mut dyn FnMut(Appended<'_>)) -> anyhow::Result<()> {
         if self.batch.messages.is_empty() {
             return Ok(());
@@ -362,14 +363,14 @@ impl Source {
     }
 }
 
-/// Whatever an agent says may be secret: only the owner reads it.
+/// Opens a file for the owner only, because output may contain secrets.
 fn append_to(path: &Path) -> anyhow::Result<File> {
     let mut options = OpenOptions::new();
     options.create(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     options.open(path).with_context(|| format!("cannot open {}", path.display()))
 }
 
-/// Opens the job's JSONL, in a folder that is made again if somebody removed it.
+/// Opens the job's JSONL, and creates its folder again if it was removed.
 fn open_view(path: &Path) -> anyhow::Result<File> {
     if let Some(folder) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -378,7 +379,7 @@ fn open_view(path: &Path) -> anyhow::Result<File> {
     append_to(path)
 }
 
-/// How many bytes and lines of a file are whole lines.
+/// Returns the number of bytes and lines of the complete lines of a file.
 fn whole_lines(path: &Path) -> anyhow::Result<(u64, u64)> {
     let mut file = BufReader::new(File::open(path)?);
     let (mut at, mut bytes, mut lines) = (0, 0, 0);

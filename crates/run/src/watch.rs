@@ -1,7 +1,7 @@
-//! Waking up when something changes in a folder.
+//! Notification of changes in a folder.
 //!
-//! One watcher for all folders: the system allows few of them. It is a hint and no more. Events can be lost, and
-//! where none can be had at all we look more often, so whoever waits here looks again in any case.
+//! There is one watcher for all folders, because the system allows few. It is only a hint: events can be lost, and
+//! without a watcher the folder is polled more often, so callers look again in any case.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use std::time::Duration;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-/// How long nothing may come before we look all the same: with a watcher, and without.
-const QUIET: Duration = Duration::from_secs(2);
-const BLIND: Duration = Duration::from_millis(250);
+/// Maximum time between two looks, with a watcher and without.
+const WATCHED_POLL_INTERVAL: Duration = Duration::from_secs(2);
+const UNWATCHED_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone)]
 pub struct Watch {
@@ -22,14 +22,14 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Shared {
-    /// None if the system has no watcher left to give.
+    /// Watcher, or none if the system has none left.
     watcher: Mutex<Option<RecommendedWatcher>>,
     folders: Arc<Mutex<Folders>>,
 }
 
 type Folders = HashMap<PathBuf, Arc<Notify>>;
 
-/// One folder that is being watched, until this is dropped.
+/// One watched folder, until this is dropped.
 #[derive(Debug)]
 pub struct Wake {
     shared: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Watch {
         Self { shared: Arc::new(Shared { watcher: Mutex::new(watcher), folders }) }
     }
 
-    /// Watches from now on, so look once after this. A folder is watched by one at a time.
+    /// Watches a folder from now on, so read it once after this call. A folder has one watcher at a time.
     pub fn folder(&self, folder: &Path) -> Wake {
         let changed = Arc::new(Notify::new());
         lock(&self.shared.folders).insert(folder.to_owned(), Arc::clone(&changed));
@@ -56,7 +56,11 @@ impl Watch {
             shared: Arc::clone(&self.shared),
             folder: folder.to_owned(),
             changed,
-            look_after: if matches!(heard, Some(Ok(()))) { QUIET } else { BLIND },
+            look_after: if matches!(heard, Some(Ok(()))) {
+                WATCHED_POLL_INTERVAL
+            } else {
+                UNWATCHED_POLL_INTERVAL
+            },
         }
     }
 }
@@ -68,9 +72,9 @@ impl Default for Watch {
 }
 
 impl Wake {
-    /// Returns when something has changed since the last call, or when it is time to look anyway.
+    /// Returns when something has changed since the last call, or when it is time to look again.
     pub async fn changed(&self) {
-        // Which of the two it was makes no difference.
+        // The caller looks in both cases.
         let _ = tokio::time::timeout(self.look_after, self.changed.notified()).await;
     }
 }
@@ -79,7 +83,7 @@ impl Drop for Wake {
     fn drop(&mut self) {
         lock(&self.shared.folders).remove(&self.folder);
         if let Some(watcher) = lock(&self.shared.watcher).as_mut() {
-            // The folder may be gone already, and its watch with it.
+            // The folder may be removed, and its watch with it.
             let _ = watcher.unwatch(&self.folder);
         }
     }
@@ -87,7 +91,7 @@ impl Drop for Wake {
 
 fn wake(folders: &Folders, event: notify::Result<Event>) {
     match event {
-        // Our own reading is an event, too.
+        // Reading also causes events.
         Ok(event) if event.kind.is_access() => {}
         Ok(event) if !event.need_rescan() => {
             let changed = event.paths.iter().filter_map(|path| folders.get(path.parent()?));
@@ -97,7 +101,7 @@ fn wake(folders: &Folders, event: notify::Result<Event>) {
     }
 }
 
-/// A thread that panicked left nothing half done in these maps.
+/// Locks a mutex. A panic cannot leave these maps inconsistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -124,7 +128,7 @@ mod tests {
     fn without_a_watcher_we_look_more_often() {
         let watch = Watch::new();
         let there = tempfile::tempdir().unwrap();
-        assert_eq!(watch.folder(there.path()).look_after, QUIET);
-        assert_eq!(watch.folder(&there.path().join("not there")).look_after, BLIND);
+        assert_eq!(watch.folder(there.path()).look_after, WATCHED_POLL_INTERVAL);
+        assert_eq!(watch.folder(&there.path().join("not there")).look_after, UNWATCHED_POLL_INTERVAL);
     }
 }

@@ -9,13 +9,13 @@ use std::path::Path;
 
 use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
-use cowhand_run::tail::{Files, Tail};
+use cowhand_run::tail::{TailFiles, Tailer};
 use serde_json::Value;
 
 const MIB: u64 = 1 << 20;
 
-fn open(folder: &Path, reader: Reader) -> Tail {
-    let files = Files {
+fn open(folder: &Path, reader: Reader) -> Tailer {
+    let files = TailFiles {
         stdout: folder.join("stdout"),
         stderr: folder.join("stderr"),
         jsonl: folder.join("job.jsonl"),
@@ -23,7 +23,7 @@ fn open(folder: &Path, reader: Reader) -> Tail {
         attempt: 1,
         before: None,
     };
-    Tail::open(files, reader, Redactor::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
+    Tailer::open(files, reader, Redactor::default(), "2026-01-01T00:00:00Z".parse().unwrap()).unwrap()
 }
 
 /// The most memory this process ever had, in KiB.
@@ -33,7 +33,7 @@ fn peak() -> u64 {
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-fn advance(tail: &mut Tail) -> u64 {
+fn advance(tail: &mut Tailer) -> u64 {
     let mut lines = 0;
     loop {
         tail.advance("2026-01-01T00:00:00Z".parse().unwrap(), &mut |_| lines += 1).unwrap();

@@ -13,7 +13,7 @@ use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::{NewJob, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::trigger::{Occurrence, TriggerConfig};
-use cowhand_store::{Decision, Firing, Store};
+use cowhand_store::{Decision, NewFiring, Store};
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
@@ -67,7 +67,7 @@ async fn firings_a_second(store: &Store, schedule: ScheduleId, callers: i64, nex
                 }
                 let due = Timestamp::from_second(second).unwrap();
                 let key = Occurrence::Cron(due).key(0);
-                let firing = Firing { schedule, key, due, decision: Decision::Run(job()), note: None };
+                let firing = NewFiring { schedule, key, due, decision: Decision::Run(job()), note: None };
                 store.fire_once(firing, due).await.unwrap();
                 done += 1;
             }

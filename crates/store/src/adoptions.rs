@@ -1,4 +1,5 @@
-//! Adoptions: what was done under a schedule's former name becomes its own, so that a new name fires nothing again.
+//! Adoptions: the history of a schedule's former name moves to its new name, so that a renamed schedule does not fire
+//! again.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, ScheduleId};
@@ -13,11 +14,11 @@ use super::{Store, StoreError, cursors, schedules};
 statements! {
     HAS_FIRED = same "select key from firings where schedule_id = $1 and key not like 'manual:%' limit 1";
     LOCK_JOBS = locked "select id from jobs where schedule_id = $1 or (agent = $2 and schedule = $3) order by number";
-    // What both have done counts once.
+    // A firing that both schedules have counts once.
     MOVE_FIRINGS = same "update firings set schedule_id = $2 where schedule_id = $1 \
         and key not in (select key from firings where schedule_id = $2)";
     DROP_FIRINGS = same "delete from firings where schedule_id = $1";
-    // Else what comes back would come back as what one of them has done already.
+    // Without this, an item that comes back would get a key that one of the schedules has already used.
     RAISE_SIGHTINGS = same "update sightings set generation = (select former.generation from sightings former \
         where former.schedule_id = $1 and former.item = sightings.item) \
         where schedule_id = $2 and exists (select 1 from sightings former where former.schedule_id = $1 \
@@ -26,29 +27,29 @@ statements! {
         and item not in (select item from sightings where schedule_id = $2)";
     DROP_SIGHTINGS = same "delete from sightings where schedule_id = $1";
     MOVE_JOBS = same "update jobs set schedule_id = $2 where schedule_id = $1 and agent = $3";
-    // Those of another agent, who may never run, hold nothing of ours up.
+    // Jobs of another agent keep their agent and do not block this schedule.
     FREE_JOBS = same "update jobs set schedule_id = null where schedule_id = $1";
-    // Also those that are only called after it: retries and follow-ups.
+    // Also jobs that only carry the name of the schedule: retries and follow-ups.
     RENAME_JOBS = same "update jobs set schedule = $3 where agent = $1 and schedule = $2";
     RENAME_ITEMS = same "update items set schedule = $3 where agent = $1 and schedule = $2";
     DROP_SCHEDULE = same "delete from schedules where id = $1";
 }
 
 impl Store {
-    /// By more than a person's wish.
+    /// Returns true if the schedule has fired by its trigger, not only by hand.
     pub(super) async fn has_fired(&self, schedule: ScheduleId) -> Result<bool, StoreError> {
         self.read(move |tx| Box::pin(async move { Ok(tx.one(HAS_FIRED, args![schedule]).await?.is_some()) }))
             .await
     }
 }
 
-/// All that the roster wants to be adopted, and is there.
+/// Adopts every former schedule that the roster names and that exists.
 pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) -> Result<(), StoreError> {
     let mut wanted = Vec::new();
     for agent in &roster.agents {
         for schedule in &agent.schedules {
             let Some(former) = &schedule.adopts else { continue };
-            // Gone already, as a rule.
+            // The former schedule has usually been adopted already.
             if schedules::get(tx, former.id()).await?.is_some() {
                 wanted.push((former, ScheduleRecord::new(&agent.name, schedule, now)));
             }
@@ -76,7 +77,7 @@ pub(super) async fn adopt_all(tx: &mut Tx<'_>, roster: &Roster, now: Timestamp) 
     Ok(())
 }
 
-/// Jobs and items stay with their agent, and so under its name for the schedule.
+/// Renames jobs and items if the schedule stays with the same agent; with another agent they keep the old name.
 fn renamed(former: &Former, new: &ScheduleRecord) -> Option<Vec<Arg>> {
     (former.agent == new.agent).then(|| args![former.agent.as_str(), former.name.as_str(), new.name.as_str()])
 }
@@ -106,8 +107,8 @@ async fn adopt(
     Ok(())
 }
 
-/// One that has not fired by itself takes over all that there is; one that has goes on from beyond what either has done.
-/// Whoever says what it was called has mended what it gave up for.
+/// Returns the record of the adopting schedule. If it has not fired yet, it takes over the former record; otherwise it
+/// continues after the latest occurrence of both. A renamed schedule is active again if it had given up.
 fn heir(old: ScheduleRecord, own: ScheduleRecord, has_fired: bool) -> ScheduleRecord {
     let mut heir = if has_fired {
         ScheduleRecord {

@@ -1,4 +1,4 @@
-//! The lock of an agent, for what is decided by all of its jobs: whether it has a free place, and which hooks it has.
+//! The lock of an agent, for decisions that depend on all of its jobs: free places and hooks.
 
 use cowhand_core::id::AgentName;
 
@@ -10,7 +10,7 @@ statements! {
     LOCK_AGENT = sqlite "select $1 as agent" postgres "select $1::text as agent, pg_advisory_xact_lock(hashtextextended($1, 0))";
 }
 
-/// One verb at a time for what concerns the whole agent.
+/// Locks an agent until the end of the transaction.
 pub(super) async fn lock_agent(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(), StoreError> {
     tx.one(LOCK_AGENT, args![agent.as_str()]).await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! Asks: what agents want of people while they run. An ask belongs to one attempt and does not outlive it.
+//! Asks: questions of running agents to people. An ask belongs to one attempt and ends with it.
 
 use cowhand_core::ask::{Answer, Answered, Ask, AskId, AskRefused, AskState, AskStatus, Asked};
 use cowhand_core::event::Fact;
@@ -28,27 +28,27 @@ statements! {
         values ($1, $2, $3, $4, $5, $6, $7, 'open', $8)";
     SAVE_ASK = same "update asks set status = $3, message = $4, actor = $5, answered_at = $6 \
         where job_id = $1 and number = $2 and status = 'open'";
-    // Which of them are overdue the boot clock decides.
+    // The boot clock decides which of them are overdue.
     UNANSWERED_ASKS = same "select job_id, number, asked_at, asked_boot, expires_at from asks where status = 'open' \
         order by job_id, number";
 }
 
-/// An agent that asks for everything at once is told to wait.
-const MOST_WAITING: i64 = 50;
-/// And one that asks for ever is told to stop.
-const MOST_OF_A_JOB: i64 = 10_000;
+/// Maximum number of unanswered asks of a job; further ones are refused.
+const MAX_OPEN_ASKS: i64 = 50;
+/// Maximum number of asks of a job.
+const MAX_ASKS_PER_JOB: i64 = 10_000;
 
-/// What asking came to.
+/// Result of making an ask.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AskMade {
-    /// Or it was asked before, and may be answered already.
+    /// The ask was made, or had been made before and may already be answered.
     Made(Ask),
-    /// This attempt of the job does not run, or no longer.
+    /// This attempt of the job does not run.
     NotRunning,
     TooMany,
 }
 
-/// What answering came to.
+/// Result of answering an ask.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AskAnswered {
     Done(Ask),
@@ -57,7 +57,7 @@ pub enum AskAnswered {
 }
 
 impl Store {
-    /// The same key in the same attempt is the same ask.
+    /// Makes an ask. The same key in the same attempt is the same ask.
     pub async fn make_ask(
         &self,
         job: JobId,
@@ -80,7 +80,7 @@ impl Store {
                 let counts = tx.one(COUNT_ASKS, args![id]).await?;
                 let count = |name| counts.as_ref().map_or(Ok(0), |row| row.get::<i64>(name));
                 let (made, waiting) = (count("made")?, count("waiting")?);
-                if waiting >= MOST_WAITING || made >= MOST_OF_A_JOB {
+                if waiting >= MAX_OPEN_ASKS || made >= MAX_ASKS_PER_JOB {
                     return Ok(AskMade::TooMany);
                 }
                 let number = u32::try_from(made + 1).unwrap_or(u32::MAX);
@@ -111,7 +111,7 @@ impl Store {
         .await
     }
 
-    /// On the account of whoever asks the store for it.
+    /// Answers an ask on behalf of the current actor.
     pub async fn answer_ask(
         &self,
         id: AskId,
@@ -142,26 +142,26 @@ impl Store {
         self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
-    /// Those that wait, the oldest first.
+    /// Returns unanswered asks, the oldest first.
     pub async fn open_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OPEN_ASKS, args![limit]).await }));
         rows.await?.iter().map(|row| read(row, self.present())).collect()
     }
 
-    /// All of them, the newest first.
+    /// Returns all asks, the newest first.
     pub async fn last_asks(&self, limit: u32) -> Result<Vec<Ask>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKS, args![limit]).await }));
         rows.await?.iter().map(|row| read(row, self.present())).collect()
     }
 
-    /// In their order.
+    /// Returns the asks of a job in their order.
     pub async fn asks_of(&self, job: JobId) -> Result<Vec<Ask>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(ASKS_OF_JOB, args![job.as_str()]).await }));
         rows.await?.iter().map(|row| read(row, self.present())).collect()
     }
 
-    /// What nobody answered in time is over.
+    /// Ends the asks that nobody answered in time.
     pub async fn expire_asks(&self, now: Timestamp) -> Result<(), StoreError> {
         let open = self.read(|tx| Box::pin(async move { tx.all(UNANSWERED_ASKS, args![]).await })).await?;
         for row in open {
@@ -184,7 +184,7 @@ impl Store {
     }
 }
 
-/// Part of the transaction that ends the attempt: nobody waits for an answer any more.
+/// Ends the asks of an attempt in the transaction that ends the attempt.
 pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     for row in tx.all(ASKS_OF_JOB, args![job.id().as_str()]).await? {
         let mut ask = read(&row, tx.present())?;
@@ -223,7 +223,7 @@ async fn save(tx: &mut Tx<'_>, ask: &Ask) -> Result<(), StoreError> {
     tx.execute(SAVE_ASK, row).await.map(drop)
 }
 
-/// When it was asked and when it runs out, on the wall clock as it is set at `present`.
+/// Returns when it was asked and when it expires, by the wall clock as it is set at `present`.
 fn times(row: &Row, present: Option<Moment>) -> Result<(Timestamp, Timestamp), StoreError> {
     let (asked_at, expires_at) = (row.time("asked_at")?, row.time("expires_at")?);
     let Some(present) = present else { return Ok((asked_at, expires_at)) };

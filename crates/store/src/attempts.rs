@@ -1,4 +1,4 @@
-//! Attempts that were made: the way of a job, for those who look back at it.
+//! The attempts of a job.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobUsage, Outcome};
@@ -16,13 +16,13 @@ statements! {
     DUE_OF_JOB = same "select min(due_at) as due_at from firings where job_id = $1";
 }
 
-/// A job with what led to it and what was done for it.
+/// A job with the firing that made it and its attempts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHistory {
     pub job: Job,
-    /// When the firing was due that made it. None for a job by hand, and for the further jobs of one firing.
+    /// Due time of its firing, or none for a job by hand and for the further jobs of a firing.
     pub due: Option<Timestamp>,
-    /// The first one first, without those that never began.
+    /// Attempts in their order, without those that never began.
     pub attempts: Vec<PastAttempt>,
 }
 
@@ -31,17 +31,17 @@ pub struct PastAttempt {
     pub number: u32,
     pub node: String,
     pub started_at: Timestamp,
-    /// None while it runs.
+    /// End of the attempt, or none while it runs.
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
-    /// While it runs what was heard so far.
+    /// Usage, as known so far while the attempt runs.
     pub usage: Option<JobUsage>,
-    /// What its agent said that the work came to.
+    /// Report of its agent.
     pub report: Option<Report>,
 }
 
 impl Store {
-    /// When an attempt was claimed, on both clocks.
+    /// Returns when an attempt was claimed, on both clocks.
     pub async fn attempt_began(&self, id: JobId, number: u32) -> Result<Option<Moment>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -52,7 +52,7 @@ impl Store {
         .await
     }
 
-    /// None if there is no such job, or no longer.
+    /// Returns the history of a job, or none if the job does not exist.
     pub async fn history(&self, id: JobId) -> Result<Option<JobHistory>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {

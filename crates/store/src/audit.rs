@@ -1,23 +1,23 @@
-//! Who is asking, for as long as what they asked is being done: the store writes it down with every event that comes of
-//! it, in the same transaction, so no verb can forget it.
+//! The actor on whose behalf a call runs. The store writes it with every event in the same transaction, so no verb can
+//! forget it.
 
 use cowhand_core::actor::Actor;
 
 tokio::task_local! {
-    static BY: Actor;
+    static CURRENT_ACTOR: Actor;
 }
 
-/// Does something on somebody's account.
+/// Runs a future on behalf of an actor.
 pub async fn by<F: Future>(actor: Actor, asked: F) -> F::Output {
-    BY.scope(actor, asked).await
+    CURRENT_ACTOR.scope(actor, asked).await
 }
 
-/// None for what the fleet does by itself.
+/// Returns the current actor, or none if the fleet acts by itself.
 pub fn current() -> Option<Actor> {
-    BY.try_with(Clone::clone).ok()
+    CURRENT_ACTOR.try_with(Clone::clone).ok()
 }
 
-/// Whoever is at the other end of a socket that only its owner and root can open.
+/// Returns the person at the other end of a socket that only its owner and root can open.
 pub fn person(uid: u32) -> Actor {
     let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     Actor::Person { uid, name: name_of(&known, uid) }

@@ -5,13 +5,13 @@ use std::path::Path;
 use super::{Database, Store, StoreError};
 
 impl Store {
-    /// Whether the store is a server, which has programs of its own for backups.
+    /// Returns true if the store is a database server, which has its own backup programs.
     pub fn is_server(&self) -> bool {
         matches!(self.database, Database::Postgres(_))
     }
 
-    /// Writes all that is committed now to a new file, while others go on writing. Works as long as the store is open,
-    /// also when its own file was removed.
+    /// Writes everything that is committed to a new file while other writes continue. Works as long as the store is
+    /// open, even if its file was removed.
     pub async fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         let Database::Sqlite { readers, .. } = &self.database else {
             return Err(StoreError::NoCopy);

@@ -1,4 +1,4 @@
-//! The file of a backup: a copy of an SQLite store and, in a table of its own, other files in parts.
+//! The file of a backup: a copy of an SQLite store and, in an additional table, other files in parts.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,14 +7,14 @@ use anyhow::bail;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode};
 use sqlx::{ConnectOptions, Connection, Executor, Row};
 
-const TABLE: &str = "create table backup_files (
+const BACKUP_FILES_TABLE: &str = "create table backup_files (
     path text not null, part integer not null, bytes blob not null, primary key (path, part)
 ) strict";
 
 #[derive(Debug)]
 pub struct BackupFile(SqliteConnection);
 
-/// The keys of the rows of a store that have files in the state folder.
+/// Keys of the rows of a store that have files in the state folder.
 #[derive(Debug)]
 pub struct KnownRows {
     pub jobs: HashSet<String>,
@@ -37,9 +37,9 @@ impl BackupFile {
         Ok(self.0.close().await?)
     }
 
-    /// Makes room for files beside the store.
+    /// Creates the table for other files.
     pub async fn add_table(&mut self) -> anyhow::Result<()> {
-        self.0.execute(TABLE).await?;
+        self.0.execute(BACKUP_FILES_TABLE).await?;
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl BackupFile {
     }
 }
 
-/// The text of the database's error holds that of its cause already.
+/// Formats an error. The text of a database error already contains its cause.
 fn damaged(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow::anyhow!("it is damaged: {error}")
 }

@@ -1,4 +1,4 @@
-//! Budgets: what is spent and reserved, what a new attempt may reserve, and what is heard of those that run.
+//! Budgets: spent and reserved amounts, reservations of new attempts, and usage of running ones.
 
 use std::collections::HashMap;
 
@@ -28,37 +28,38 @@ statements! {
     DEAREST = same "select max(microdollars) as microdollars, max(tokens) as tokens from (select attempts.microdollars, \
         attempts.tokens from attempts join jobs on jobs.id = attempts.job_id where jobs.agent = $1 \
         and attempts.ended_at is not null and attempts.tokens is not null order by jobs.number desc limit 20) as latest";
-    HEARD = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
+    USAGE_OF_ATTEMPT = same "select usage, reserved_microdollars, reserved_tokens from attempts where job_id = $1 and number = $2";
     HEAR = same "update attempts set usage = $3, microdollars = $4, tokens = $5, assumed_microdollars = $6 \
         where job_id = $1 and number = $2";
     USED_NOTHING = same "update attempts set microdollars = 0, tokens = 0 where job_id = $1 and number = $2";
 }
 
-/// What became of news of an attempt's spending.
+/// Result of recording the usage of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Hearing {
-    /// Written, with the budget that it passes, if it does.
+    /// Written, with the budget that is now exceeded, if any.
     Noted(Option<OverBudget>),
-    /// The attempt is somebody else's by now: nothing was written.
+    /// The attempt belongs to another epoch; nothing was written.
     Fenced,
 }
 
 impl Store {
-    /// Everybody's spending in the day and the month of `now`; nothing if no budget needs it.
+    /// Returns the spending of all agents in the day and month of `now`, or nothing if no budget needs it.
     pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<Ledger, StoreError> {
         if !roster.has_budgets() {
             return Ok(Ledger::default());
         }
-        let purses =
+        let limits_of_agents =
             roster.agents.iter().filter_map(|agent| Some((agent, SpendLimits::of(roster, agent, now)?)));
-        let purses: Vec<_> = purses.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
+        let limits_of_agents: Vec<_> =
+            limits_of_agents.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
         self.read(|tx| {
             Box::pin(async move {
                 let mut ledger = Ledger::default();
-                let Some((_, first)) = purses.first() else { return Ok(ledger) };
+                let Some((_, first)) = limits_of_agents.first() else { return Ok(ledger) };
                 let everybody = everybody(tx, first).await?;
                 ledger.fleet = total(&everybody);
-                for (agent, _) in purses {
+                for (agent, _) in limits_of_agents {
                     let own = everybody.get(&agent).copied().unwrap_or_default();
                     let dearest = dearest(tx, &agent).await?;
                     ledger.agents.insert(agent, (own, dearest));
@@ -69,7 +70,7 @@ impl Store {
         .await
     }
 
-    /// The running attempt has spent so much until now. Told again and again, and each time the whole of it.
+    /// Records the total usage of a running attempt so far.
     pub async fn hear(
         &self,
         id: JobId,
@@ -96,8 +97,8 @@ impl Store {
     }
 }
 
-/// What an attempt of this job takes with it, or the budget that has no room for it. Under the agent's lock, so that no
-/// two of its claims count the same money; and if the fleet has a budget, under a lock of all claims.
+/// Returns the reservation of an attempt of this job, or the budget that has no room for it. Runs under the agent's
+/// lock, so that no two of its claims count the same amount, and under a lock of all claims if the fleet has a budget.
 pub(super) async fn reserve(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -114,8 +115,8 @@ pub(super) async fn reserve(
     Ok(limits.reserve(spent, &own, dearest, &total(&everybody)))
 }
 
-/// The attempt is over. Says what it has used: what it told, else what was heard while it ran, which is all that is known
-/// if it is lost; with dollars that are assumed if nobody told them.
+/// Ends the reservation of an attempt and returns its usage: as reported at the end, else as recorded while it ran,
+/// with an assumed cost if none is known.
 pub(super) async fn end(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -123,13 +124,15 @@ pub(super) async fn end(
     silent: bool,
     outcome: &Outcome,
 ) -> Result<Option<JobUsage>, StoreError> {
-    let Some(row) = tx.one(HEARD, args![job.id().as_str(), job.attempts()]).await? else { return Ok(told) };
+    let Some(row) = tx.one(USAGE_OF_ATTEMPT, args![job.id().as_str(), job.attempts()]).await? else {
+        return Ok(told);
+    };
     let used = told.map_or_else(|| row.json_opt("usage"), |told| Ok(Some(told)))?;
     let reserved = Reservation { amount: amount(&row, "reserved_microdollars", "reserved_tokens")? };
     let used = budget::assume(used, silent, reserved);
     match (&used, outcome) {
         (Some(used), _) => note(tx, job, used).await?,
-        // A command that uses no model need not keep others from theirs the next time.
+        // A command that uses no model does not block others with a reservation the next time.
         (None, Outcome::Completed { .. }) => {
             tx.execute(USED_NOTHING, args![job.id().as_str(), job.attempts()]).await?;
         }
@@ -156,11 +159,11 @@ async fn note(tx: &mut Tx<'_>, job: &Job, usage: &JobUsage) -> Result<(), StoreE
 }
 
 pub(super) fn stored(value: u64) -> i64 {
-    // The sum of many has to stay a number.
+    // The sum of many amounts must not overflow.
     i64::try_from(value).unwrap_or(i64::MAX).min(1 << 53)
 }
 
-/// First what runs and then what has ended: an attempt that ends in between counts twice, and never not at all.
+/// Reads running attempts before ended ones: an attempt that ends in between is counted twice, and never missed.
 async fn everybody(
     tx: &mut Tx<'_>,
     limits: &SpendLimits,

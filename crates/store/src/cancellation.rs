@@ -1,4 +1,4 @@
-//! Cancelling jobs: those that wait end at once, those that run are asked to.
+//! Cancelling jobs: pending jobs end at once, running jobs get a request.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
@@ -15,23 +15,23 @@ statements! {
     ASK_FOR_CANCEL = same "update jobs set cancel_asked_at = $2 where id = $1 and cancel_asked_at is null";
 }
 
-/// What asking for an end came to.
+/// Result of cancelling a job.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Cancel {
-    /// It was waiting; now it is over.
+pub enum CancelOutcome {
+    /// The job was pending and has ended.
     Done(Job),
-    /// Its processes have to be ended first; whoever runs it was told.
+    /// The job runs; its node was asked to end it.
     Asked(Job),
     AlreadyStopped(Job),
 }
 
 impl Store {
-    /// A waiting job ends at once. A running one is marked: its node ends the processes and settles it.
-    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<Cancel, StoreError> {
+    /// Cancels a job. A pending job ends at once. A running one is marked: its node ends the processes and settles it.
+    pub async fn cancel(&self, id: JobId, now: Timestamp) -> Result<CancelOutcome, StoreError> {
         self.cancel_because(id, None, now).await
     }
 
-    /// Writes down that a running job is about to be ended, and why. Whoever says so ends it.
+    /// Records that a running job is about to be stopped, and why. The caller stops it.
     pub async fn note_cancelling(
         &self,
         id: JobId,
@@ -50,23 +50,23 @@ impl Store {
         .await
     }
 
-    /// As [`Self::cancel`]; `reason` is cowhand's own, if nobody asked for it.
+    /// Cancels a job as [`Self::cancel`] does. `reason` is set if cowhand itself cancels it.
     pub async fn cancel_because(
         &self,
         id: JobId,
         reason: Option<CancelReason>,
         now: Timestamp,
-    ) -> Result<Cancel, StoreError> {
+    ) -> Result<CancelOutcome, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let mut job = jobs::lock(tx, &id).await?;
                 match job.state() {
-                    JobState::Ended { .. } => return Ok(Cancel::AlreadyStopped(job)),
+                    JobState::Ended { .. } => return Ok(CancelOutcome::AlreadyStopped(job)),
                     JobState::Running { .. } => {
                         if tx.execute(ASK_FOR_CANCEL, args![id.as_str(), now]).await? == 1 {
                             jobs::record(tx, &job, Fact::JobCancelling { reason }, now);
                         }
-                        return Ok(Cancel::Asked(job));
+                        return Ok(CancelOutcome::Asked(job));
                     }
                     JobState::Pending { .. } => {}
                 }
@@ -83,14 +83,14 @@ impl Store {
                 jobs::save(tx, &job).await?;
                 claims::ended(tx, &job, &Outcome::Cancelled { how }, None, None, now).await?;
                 jobs::record(tx, &job, Fact::of_settled(&job, &Outcome::Cancelled { how }), now);
-                Ok(Cancel::Done(job))
+                Ok(CancelOutcome::Done(job))
             })
         })
         .await
     }
 }
 
-/// The last attempt of a job that ended, and why it failed; none if there was no such attempt.
+/// Returns the last attempt of an ended job and its error, or none if there was no attempt.
 async fn last_failure(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<(u32, JobError)>, StoreError> {
     let Some(row) = tx.one(LAST_OUTCOME, args![id.as_str()]).await? else { return Ok(None) };
     Ok(match row.json_opt("outcome")? {

@@ -1,4 +1,4 @@
-//! Who or what asked for the end of a job.
+//! Who or what cancelled a job.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -22,7 +22,7 @@ pub struct Cancellation {
 }
 
 impl Cancellation {
-    /// `jo`, or `cowhand itself: …`.
+    /// Formats the actor or the reason: `jo`, or `cowhand itself: …`.
     pub fn in_words(&self) -> String {
         match (&self.by, self.reason) {
             (Some(by), _) => by.to_string(),
@@ -33,8 +33,8 @@ impl Cancellation {
 }
 
 impl Store {
-    /// Of a job that is cancelled, or is being ended. None if nobody asked for its end. A job that runs was not asked to end
-    /// before its attempt began.
+    /// Returns who cancelled a job that is cancelled or is being stopped, or none. Requests from before the current
+    /// attempt do not count.
     pub async fn cancellation_of(&self, job: &Job) -> Result<Option<Cancellation>, StoreError> {
         let since = match job.state() {
             JobState::Running { since } => *since,

@@ -1,7 +1,7 @@
-//! Claims: who may run a job's next attempt, for how long, and how it ends.
+//! Claims: which node runs the next attempt of a job, for how long, and how it ends.
 //!
-//! A claim starts an attempt and takes a lease on the job. Its epoch grows with every claim, and every later
-//! write says which epoch it belongs to, so a node that lost its lease can no longer change anything.
+//! A claim starts an attempt and takes a lease on the job. Its epoch grows with every claim, and every later write
+//! names its epoch, so a node that lost its lease can no longer change anything.
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::breaker::{Breaker, Run};
@@ -41,7 +41,7 @@ statements! {
     ADD_ATTEMPT = same "insert into attempts (job_id, number, node, started_at, reserved_microdollars, reserved_tokens, \
         started_boot) values ($1, $2, $3, $4, $5, $6, $7)";
     BACK_OFF = same "update jobs set backoff_from = $2, backoff_boot = $3 where id = $1";
-    HEARD_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
+    USAGE_OR_REPORT_OF_ATTEMPT = same "select number from attempts where job_id = $1 and number = $2 \
         and (usage is not null or report is not null)";
     DROP_ATTEMPT = same "delete from attempts where job_id = $1 and number = $2";
     ACTED = same "update jobs set acted = 1 where id = $1";
@@ -50,46 +50,46 @@ statements! {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Claim {
-    /// Ours until the lease runs out.
+    /// Claimed until the lease expires.
     Claimed { job: Job, epoch: i64 },
-    /// Somebody else has it, or it has ended.
+    /// Another node has the job, or it has ended.
     Taken,
-    /// The agent has no place free any more.
+    /// The agent has no free place.
     AtCapacity,
-    /// Another job has the session that it would go on with.
+    /// Another job uses the session that this job continues.
     SessionBusy,
-    /// Its provider takes no more at the moment.
-    NoSeat,
-    /// There is no money for it.
+    /// The provider has no free slot.
+    NoProviderSlot,
+    /// A budget is used up.
     OverBudget(OverBudget),
-    /// Its claim on the work item ran out while nobody was here to renew it; somebody else may have taken it.
-    ItemLapsed,
+    /// The claim on the work item expired before it was renewed; another fleet may have claimed the item.
+    ItemExpired,
 }
 
-/// Who starts a job, and how many of its agent's may run.
+/// The node that starts a job, and the limits that apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Starter {
     pub node: String,
     pub lease: SignedDuration,
     pub max_concurrent: u32,
-    /// Of those that have the same, one runs at a time.
+    /// Session key. Of the jobs with the same key, one runs at a time.
     pub session_key: Option<String>,
-    /// The budgets that it has to keep; none if there are none.
+    /// Budgets that apply.
     pub limits: Option<SpendLimits>,
-    /// At its agent's provider; none if it has none.
+    /// Slot at the agent's provider.
     pub slot: Option<ProviderSlot>,
 }
 
-/// Where an attempt begins, and with what.
+/// Node and reservation of an attempt that begins.
 pub(super) struct Beginning {
     pub(super) node: String,
     pub(super) lease: SignedDuration,
     pub(super) reserved: Reservation,
 }
 
-/// A lease that is still ours.
+/// A lease that the node still holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldLease {
     pub job: JobId,
     pub epoch: i64,
 }
@@ -98,7 +98,7 @@ pub struct Held {
 pub enum Settled {
     /// Ended, or pending again if another attempt follows.
     Done(Job),
-    /// The lease belongs to somebody else by now: nothing was written.
+    /// Another node holds the lease; nothing was written.
     Fenced,
 }
 
@@ -106,16 +106,16 @@ pub enum Settled {
 pub enum GivenBack {
     /// Pending again.
     Done(Job),
-    /// The lease belongs to somebody else by now: nothing was written.
+    /// Another node holds the lease; nothing was written.
     Fenced,
-    /// It told what it uses, or reported, so it began after all: nothing was written.
+    /// The attempt has reported usage or a result, so it did begin; nothing was written.
     Began,
-    /// The job was put back too often for the same reason: nothing was written.
+    /// The job was put back too often for the same reason; nothing was written.
     TooOften,
 }
 
 impl Store {
-    /// Starts the job's next attempt on `node`, if it still waits and its agent has a place free.
+    /// Starts the job's next attempt on `node` if the job is pending and its agent has a free place.
     pub async fn claim(
         &self,
         id: JobId,
@@ -128,7 +128,7 @@ impl Store {
         self.claim_in_turn(id, starter, now).await
     }
 
-    /// As above, and no other job that shares its session runs.
+    /// Claims as [`Self::claim`] does, if no other job with the same session key runs.
     pub async fn claim_in_turn(
         &self,
         id: JobId,
@@ -143,7 +143,7 @@ impl Store {
                 if let Some(slot) = &slot
                     && !providers::has_slot(tx, slot, now).await?
                 {
-                    return Ok(Claim::NoSeat);
+                    return Ok(Claim::NoProviderSlot);
                 }
                 if !has_place(tx, &agent, max_concurrent).await? {
                     return Ok(Claim::AtCapacity);
@@ -168,7 +168,7 @@ impl Store {
                     return Ok(Claim::Taken);
                 }
                 if items::has_expired(tx, &job, now).await? {
-                    return Ok(Claim::ItemLapsed);
+                    return Ok(Claim::ItemExpired);
                 }
                 jobs::save(tx, &job).await?;
                 sessions::take_turn(tx, &id, session_key).await?;
@@ -181,31 +181,30 @@ impl Store {
         .await
     }
 
-    /// Extends the node's leases on these jobs, also those that ran out and that nobody has settled, and names what is
-    /// its own: what is missing was lost.
+    /// Extends the node's leases on these jobs, including expired ones that nobody has settled, and returns those that
+    /// the node holds. The others are lost.
     pub async fn renew(
         &self,
         node: String,
         jobs: Vec<JobId>,
         lease: SignedDuration,
         now: Timestamp,
-    ) -> Result<Vec<Held>, StoreError> {
+    ) -> Result<Vec<HeldLease>, StoreError> {
         let only = vec![Arg::from(jobs::written(&jobs)?)];
         self.write(move |tx| Box::pin(extend(tx, node, RENEW_LEASES, only, (now, lease)))).await
     }
 
-    /// A node that was away takes up its leases again, also those that ran out: as long as nobody settled them
-    /// they are its own.
+    /// Takes up the leases of a node that was away, including expired ones that nobody has settled.
     pub async fn adopt(
         &self,
         node: String,
         lease: SignedDuration,
         now: Timestamp,
-    ) -> Result<Vec<Held>, StoreError> {
+    ) -> Result<Vec<HeldLease>, StoreError> {
         self.write(move |tx| Box::pin(extend(tx, node, ADOPT_LEASES, Vec::new(), (now, lease)))).await
     }
 
-    /// The running attempt told which session it is.
+    /// Records the session of the running attempt.
     pub async fn set_session(
         &self,
         id: JobId,
@@ -231,7 +230,7 @@ impl Store {
         .await
     }
 
-    /// The attempt is over: the job ends, or waits for its next attempt as the policy says.
+    /// Ends an attempt: the job ends, or waits for its next attempt as the policy says.
     pub async fn settle(
         &self,
         id: JobId,
@@ -258,7 +257,7 @@ impl Store {
                 if !jobs::is_ours(tx, &job, epoch).await? {
                     return Ok(GivenBack::Fenced);
                 }
-                let heard = tx.one(HEARD_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
+                let heard = tx.one(USAGE_OR_REPORT_OF_ATTEMPT, args![id.as_str(), job.attempts()]).await?;
                 if heard.is_some() {
                     return Ok(GivenBack::Began);
                 }
@@ -277,7 +276,7 @@ impl Store {
         .await
     }
 
-    /// A lease that ran out: its attempt is lost. Does nothing if it was renewed or settled meanwhile.
+    /// Ends an attempt whose lease has expired as lost. Does nothing if the lease was renewed or settled meanwhile.
     pub async fn release_expired(
         &self,
         id: JobId,
@@ -304,19 +303,19 @@ impl Store {
     }
 }
 
-/// Gives the node's leases more time, locked in one order so that two who do it cannot wait for each other.
+/// Extends leases. They are locked in one order, so that two nodes cannot wait for each other.
 async fn extend(
     tx: &mut Tx<'_>,
     node: String,
     statement: Statement,
     only: Vec<Arg>,
     (now, lease): (Timestamp, SignedDuration),
-) -> Result<Vec<Held>, StoreError> {
+) -> Result<Vec<HeldLease>, StoreError> {
     tx.all(LOCK_LEASES, args![node.as_str()]).await?;
     let until = tx.lease_clock(now).await?.plus(lease);
     let args = [args![node, until.wall, until.boot], only].concat();
     let rows = tx.all(statement, args).await?;
-    rows.iter().map(|row| Ok(Held { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
+    rows.iter().map(|row| Ok(HeldLease { job: row.parse("job_id")?, epoch: row.get("epoch")? })).collect()
 }
 
 async fn settle(
@@ -338,7 +337,7 @@ async fn settle(
         job.spend(usage)?;
     }
     usage::add(tx, &job, used.as_ref(), now).await?;
-    // Whoever asked for its end did not ask for another attempt.
+    // A cancelled job gets no further attempt.
     let cancelled = cancel_asked(tx, &job).await?;
     let retry = if cancelled { Retry::default() } else { retry };
     let parked = match (limit.filter(|_| !cancelled), &outcome) {
@@ -373,7 +372,7 @@ async fn settle(
     Ok(Settled::Done(job))
 }
 
-/// Writes down when a job that waits for its next attempt began to.
+/// Records when a job began to wait for its next attempt.
 async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), StoreError> {
     if matches!(job.state(), JobState::Pending { not_before: Some(_) }) {
         tx.execute(BACK_OFF, args![job.id().as_str(), now, tx.moment(now).boot]).await?;
@@ -381,7 +380,8 @@ async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Capacity counts every running job of the agent on every node, so claims of one agent go one by one.
+/// Returns true if the agent has a free place. All running jobs on all nodes count, so claims of one agent are
+/// serialised.
 async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> Result<bool, StoreError> {
     lock_agent(tx, agent).await?;
     let row = tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?;
@@ -389,9 +389,9 @@ async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> R
     Ok(running < i64::from(max_concurrent))
 }
 
-/// What a job that is made now takes with it, if it could start now: its agent has places for all that are ready before
-/// it, and one more, and there is money.
-/// Asked before it is made, and before anything else is locked.
+/// Returns the reservation of a job that is about to be made if it could start now: the agent has places for all jobs
+/// that are ready before it, and one more, and the budget has room. Called before the job is made and before anything
+/// else is locked.
 pub(super) async fn has_place_for_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
@@ -416,7 +416,7 @@ pub(super) async fn has_place_for_new(
     Ok(budgets::reserve(tx, agent, Amount::default(), starter.limits.as_ref()).await?.ok())
 }
 
-/// Writes down that the job, whose row says already that it runs, is the node's.
+/// Records the attempt and the lease of a job whose row already says that it runs.
 pub(super) async fn begin_attempt(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -449,7 +449,7 @@ async fn cancel_asked(tx: &mut Tx<'_>, job: &Job) -> Result<bool, StoreError> {
     Ok(row.time_opt("cancel_asked_at")?.is_some())
 }
 
-/// Whoever waits for the end of a job is told in the same transaction.
+/// Updates everything that depends on the end of a job, in the same transaction.
 pub(super) async fn ended(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -463,7 +463,7 @@ pub(super) async fn ended(
     tell_schedule(tx, job, outcome, breaker, now).await
 }
 
-/// A schedule counts from the end of the jobs that its trigger fired; those by hand do not move it.
+/// Updates the schedule after the end of a job that its trigger fired. Jobs by hand do not change it.
 async fn tell_schedule(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -480,7 +480,7 @@ async fn tell_schedule(
         match outcome {
             Outcome::Failed { error, .. } => schedule.failed(at, error.message.clone()),
             Outcome::Completed { .. } => schedule.succeeded(at),
-            // Neither: what went wrong before may still be wrong.
+            // A cancelled job proves neither success nor failure.
             Outcome::Cancelled { .. } => schedule.looked(at),
         }
         schedule.fill |= job.work_item().is_some();

@@ -1,4 +1,4 @@
-//! Cursors: how far a schedule that lives by events has come in the log.
+//! Cursors: the position of an event schedule in the event log.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
@@ -23,7 +23,7 @@ statements! {
 }
 
 impl Store {
-    /// The last event that it is done with; none if it does not live by events.
+    /// Returns the last event that the schedule has processed, or none if it does not follow events.
     pub async fn cursor(&self, schedule: ScheduleId) -> Result<Option<i64>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -33,12 +33,13 @@ impl Store {
         .await
     }
 
-    /// Nothing up to here was for it. Firings move the cursor on themselves; this only saves reading the rest again.
+    /// Moves the cursor past events that do not concern the schedule. Firings move the cursor themselves; this only
+    /// avoids reading the events again.
     pub async fn pass_events(&self, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(advance(tx, schedule, seq))).await
     }
 
-    /// How many firings by events stand one behind the other before this job, at most `limit`.
+    /// Returns the number of event firings that led to this job one after another, at most `limit`.
     pub async fn chain_length(&self, job: JobId, limit: u32) -> Result<u32, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -56,7 +57,7 @@ impl Store {
         .await
     }
 
-    /// Somebody wants the agent to begin anew.
+    /// Forgets the sessions of an agent, on request of a person.
     pub async fn clear_agent(&self, agent: AgentName, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -75,14 +76,15 @@ impl Store {
     }
 }
 
-/// What happened before it was armed is none of its business.
+/// Sets the cursor to the end of the log: events before the schedule was armed do not count.
 pub(super) async fn arm(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), StoreError> {
     let last = event_log::last(tx).await?;
     tx.execute(SET_CURSOR, args![schedule, last]).await?;
     Ok(())
 }
 
-/// Loaded as it was. While the file has it off nothing is kept for it; turned on there, it begins now.
+/// Keeps the cursor when a schedule is loaded unchanged. While the config disables it, it has no cursor; once enabled,
+/// it starts at the end of the log.
 pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), StoreError> {
     if !schedule.enabled {
         forget(tx, schedule.id).await?;
@@ -92,7 +94,7 @@ pub(super) async fn keep(tx: &mut Tx<'_>, schedule: &Schedule) -> Result<(), Sto
     Ok(())
 }
 
-/// Another schedule goes on where this one was.
+/// Moves the cursor to another schedule.
 pub(super) async fn hand_over(tx: &mut Tx<'_>, from: ScheduleId, to: ScheduleId) -> Result<(), StoreError> {
     forget(tx, to).await?;
     tx.execute(MOVE_CURSOR, args![from, to]).await?;
@@ -104,7 +106,7 @@ pub(super) async fn forget(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<(), 
     Ok(())
 }
 
-/// In the transaction of the firing that the event led to.
+/// Moves the cursor, in the transaction of the firing that the event led to.
 pub(super) async fn advance(tx: &mut Tx<'_>, schedule: ScheduleId, seq: i64) -> Result<(), StoreError> {
     tx.execute(ADVANCE_CURSOR, args![schedule, seq]).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! What rules denied to agents. A loop that tries the same again and again is one row, and one event.
+//! Tool uses that rules denied. Repeated attempts are one row and one event.
 
 use cowhand_core::ask::Denial;
 use cowhand_core::event::Fact;
@@ -18,11 +18,11 @@ statements! {
         order by first_at, tool, rule";
 }
 
-/// Of one job. A tool's name is the agent's to choose, and so is how many there are.
-const MOST: u32 = 100;
+/// Maximum number of rows of a job: agents choose the names of tools.
+const MAX_DENIALS_PER_JOB: u32 = 100;
 
 impl Store {
-    /// A rule denied a tool to the running attempt of a job.
+    /// Records that a rule denied a tool to the running attempt of a job.
     pub async fn denied(
         &self,
         job: JobId,
@@ -42,7 +42,7 @@ impl Store {
                     return Ok(());
                 }
                 let made = tx.one(DENIALS_SO_FAR, args![job.id().as_str()]).await?;
-                if made.map_or(Ok(0), |row| row.count("made"))? < MOST {
+                if made.map_or(Ok(0), |row| row.count("made"))? < MAX_DENIALS_PER_JOB {
                     tx.execute(ADD_DENIAL, row()).await?;
                     jobs::record(tx, &job, Fact::AskDenied { tool, rule }, now);
                 }
@@ -52,7 +52,7 @@ impl Store {
         .await
     }
 
-    /// In the order of their first times.
+    /// Returns the denials of a job in the order of their first occurrence.
     pub async fn denials_of(&self, job: JobId) -> Result<Vec<Denial>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(DENIALS_OF_JOB, args![job.as_str()]).await }));

@@ -1,4 +1,4 @@
-//! The event log: numbered in the order of the commits, without gaps.
+//! The event log, numbered in commit order and without gaps.
 
 use std::collections::HashMap;
 
@@ -20,12 +20,12 @@ statements! {
         where actor is not null order by seq desc limit $1";
     CANCELLATION = same "select seq, at, agent, schedule, job_id, data, actor from events \
         where job_id = $1 and type in ('job:cancelling', 'job:cancelled') order by seq";
-    TOLD_OF_ITEM = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
+    LAST_ITEM_REPORT = same "select seq, at, agent, schedule, job_id, data, actor from events where job_id = $1 \
         and type in ('work:reported', 'work:released', 'work:dropped', 'work:delayed') order by seq desc limit 1";
 }
 
 impl Store {
-    /// What happened after `seq`, oldest first: the one cursor that everyone who follows uses.
+    /// Returns the events after `seq`, the oldest first. `seq` is the cursor for all readers.
     pub async fn events_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -35,19 +35,19 @@ impl Store {
         .await
     }
 
-    /// As above, only what somebody asked for.
+    /// Returns the events after `seq` that have an actor.
     pub async fn asked_after(&self, seq: i64, limit: u32) -> Result<Vec<Event>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(ASKED_AFTER, args![seq, limit]).await }));
         rows.await?.iter().map(read_event).collect()
     }
 
-    /// The newest of them, the oldest first.
+    /// Returns the newest events that have an actor, the oldest first.
     pub async fn last_asked(&self, limit: u32) -> Result<Vec<Event>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(LAST_ASKED, args![limit]).await }));
         rows.await?.iter().rev().map(read_event).collect()
     }
 
-    /// Returns the event that says who or what asked for the end of a job, and when; none if nothing did.
+    /// Returns the event that says who or what cancelled a job, or none.
     pub async fn cancellation(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let rows =
             self.read(move |tx| Box::pin(async move { tx.all(CANCELLATION, args![job.as_str()]).await }));
@@ -57,14 +57,14 @@ impl Store {
         Ok(events.iter().find(asked).or_else(|| events.iter().rfind(says)).or(events.last()).cloned())
     }
 
-    /// Returns the last event about what the source of a job's item was told, or could not be told.
-    pub async fn told_of_item(&self, job: JobId) -> Result<Option<Event>, StoreError> {
+    /// Returns the last event about a report to the source of a job's item, delivered or not.
+    pub async fn last_item_report(&self, job: JobId) -> Result<Option<Event>, StoreError> {
         let row =
-            self.read(move |tx| Box::pin(async move { tx.one(TOLD_OF_ITEM, args![job.as_str()]).await }));
+            self.read(move |tx| Box::pin(async move { tx.one(LAST_ITEM_REPORT, args![job.as_str()]).await }));
         row.await?.as_ref().map(read_event).transpose()
     }
 
-    /// Adds their jobs to the events that carry one, except to those whose job is pruned.
+    /// Adds the job to each event that names one, unless the job is pruned.
     pub async fn with_jobs(&self, mut events: Vec<Event>) -> Result<Vec<Event>, StoreError> {
         let original = |event: &Event| match &event.fact {
             Fact::JobForked { forked_from } => Some(forked_from.clone()),
@@ -89,7 +89,7 @@ impl Store {
         Ok(events)
     }
 
-    /// A fact that changes nothing in the store, of the whole fleet.
+    /// Records a fact about the fleet that changes no other table.
     pub async fn note(&self, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -100,7 +100,7 @@ impl Store {
         .await
     }
 
-    /// Records a fact about the work of an agent that changes nothing in the store.
+    /// Records a fact about an agent that changes no other table.
     pub async fn note_of_agent(
         &self,
         agent: Option<AgentName>,
@@ -116,7 +116,7 @@ impl Store {
         .await
     }
 
-    /// Records a fact about a job that changes nothing in the store. Does nothing if the job is gone.
+    /// Records a fact about a job that changes no other table. Does nothing if the job does not exist.
     pub async fn note_of_job(&self, job: JobId, fact: Fact, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Items whose jobs did not succeed: how often, why, and whether they are left for a person.
+//! Failures of work items: how often, why, and whether a person has to act.
 
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
@@ -28,37 +28,37 @@ statements! {
     FORGET_FAILURES = same "delete from item_failures where queue = $1 and item = $2";
 }
 
-/// What is known of an item whose job did not succeed.
+/// Failures of one item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ItemFailures {
     pub queue: String,
     pub id: WorkItemId,
-    /// In a row. Jobs that could not be started, or were cancelled, are not counted.
+    /// Number of consecutive failures, without jobs that could not be started or were cancelled.
     pub failures: u32,
     pub state: FailedItem,
-    /// Of the last failure.
+    /// Reason of the last failure.
     pub reason: Option<String>,
     pub job: Option<JobId>,
     pub failed_at: Option<Timestamp>,
-    /// When a job last gave it back.
+    /// Time at which a job last released the item.
     pub released_at: Option<Timestamp>,
-    /// As it was claimed for the last job.
+    /// Item as it was claimed for the last job.
     pub item: Option<WorkItem>,
 }
 
-/// Where such an item stands, as far as we know.
+/// Last known state of such an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailedItem {
     /// Its queue offers it.
     Offered,
-    /// Its failure was reported, and it is offered again only if a person does that.
+    /// Its failure was reported; it is offered again only if a person does so.
     GivenUp,
-    /// A person has taken it out of its queue.
+    /// A person removed it from its queue.
     Withdrawn,
 }
 
 impl ItemFailures {
-    /// Whether nobody works on it before a person has acted.
+    /// Returns true if a person has to act before the item is worked on again.
     pub const fn is_given_up(&self, most_attempts: u32) -> bool {
         match self.state {
             FailedItem::Offered => self.failures >= most_attempts,
@@ -69,7 +69,7 @@ impl ItemFailures {
 }
 
 impl Store {
-    /// All of them.
+    /// Returns the failures of all items.
     pub async fn item_failures(&self) -> Result<Vec<ItemFailures>, StoreError> {
         self.read(|tx| {
             Box::pin(async move { tx.all(ALL_FAILURES, args![]).await?.iter().map(read).collect() })
@@ -77,7 +77,7 @@ impl Store {
         .await
     }
 
-    /// A person has acted, or there is nothing left to do: the count starts anew.
+    /// Resets the failures of an item, after a person acted or the work is done.
     pub async fn forget_failures(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { forget(tx, &queue, &item).await })).await
     }
@@ -119,7 +119,7 @@ impl Store {
         .await
     }
 
-    /// Records that a person has taken the item out of its queue.
+    /// Records that a person removed the item from its queue.
     pub async fn withdraw_failed(&self, queue: String, item: WorkItemId) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(WITHDRAW, args![queue, item.to_string()]).await.map(drop) })
@@ -136,7 +136,7 @@ pub(super) async fn of(
     tx.one(FAILURES, args![queue, item.to_string()]).await?.as_ref().map(read).transpose()
 }
 
-/// One more; says how many there are now.
+/// Adds a failure and returns the number of failures.
 pub(super) async fn count(
     tx: &mut Tx<'_>,
     queue: &str,
@@ -150,12 +150,12 @@ pub(super) async fn count(
     tx.one(COUNT_FAILURE, row).await?.map_or(Ok(1), |row| row.count("failures"))
 }
 
-/// Its failure is reported, so that its queue does not offer it any more.
+/// Records that the failure was reported, so that the queue no longer offers the item.
 pub(super) async fn give_up(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Result<(), StoreError> {
     tx.execute(GIVE_UP, args![queue, item.to_string()]).await.map(drop)
 }
 
-/// Its job gives it back, so that its queue offers it again. That is no person's act.
+/// Records that a job released the item, so that the queue offers it again.
 pub(super) async fn release(
     tx: &mut Tx<'_>,
     queue: &str,

@@ -1,4 +1,4 @@
-//! Firings: one row for each planned occurrence, and the ledger of what became of them.
+//! Firings: one row for each planned occurrence, and the ledger of their outcomes.
 
 use std::collections::HashMap;
 
@@ -45,22 +45,22 @@ statements! {
             where (firing_key is null or schedule_id is null) and id in (select json_array_elements_text(($1::text)::json))";
 }
 
-/// An occurrence that somebody decided about.
+/// An occurrence with the decision about it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Firing {
+pub struct NewFiring {
     pub schedule: ScheduleId,
     pub key: FiringKey,
     pub due: Timestamp,
     pub decision: Decision,
-    /// For the ledger.
+    /// Note for the ledger.
     pub note: Option<String>,
 }
 
-/// Only a firing that runs makes a job, and it always does.
+/// Decision about a firing. A firing that runs makes exactly one job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     Run(NewJob),
-    /// Its jobs follow from what a work source or a command says.
+    /// Its jobs depend on a work source or a command.
     Prepare(FiringContext),
     Skip(SkipReason),
     Miss,
@@ -81,11 +81,11 @@ impl Decision {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fired {
-    /// Recorded now, with its job if it runs.
+    /// Recorded, with its job if it runs.
     Recorded(Option<Job>),
-    /// Recorded now, and its job is claimed by whoever fired it.
+    /// Recorded, and its job is claimed by the caller.
     Claimed { job: Job, epoch: i64 },
-    /// The key was taken: somebody decided about this occurrence before. Nothing comes of it.
+    /// The key exists: the occurrence was decided before. Nothing was written.
     Duplicate,
 }
 
@@ -95,15 +95,15 @@ pub struct LedgerRow {
     pub due: Timestamp,
     pub decided_at: Timestamp,
     pub outcome: FiringOutcome,
-    /// More about it, in words.
+    /// Additional information for people.
     pub note: Option<String>,
-    /// The first of its jobs, also after that was pruned.
+    /// First of its jobs, also after that was pruned.
     pub job: Option<JobId>,
-    /// All of its jobs that are still there, in the order in which they were made.
+    /// Its jobs that still exist, in the order in which they were made.
     pub jobs: Vec<JobOfFiring>,
 }
 
-/// How a job of a firing stands.
+/// State of a job of a firing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobOfFiring {
     pub id: JobId,
@@ -113,12 +113,12 @@ pub struct JobOfFiring {
     pub finished_at: Option<Timestamp>,
 }
 
-/// What a preparation came to.
+/// Result of a preparation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Prepared {
     /// One job, to be made now.
     Job(NewJob),
-    /// Its jobs are made, one for each item. There may be more items than the agent had places for.
+    /// Its jobs are made, one for each item. `more` is set if there were more items than places.
     Jobs {
         more: bool,
     },
@@ -129,36 +129,37 @@ pub enum Prepared {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Preparation {
     pub due: Timestamp,
-    pub occasion: FiringContext,
-    /// How often it was tried, this time included.
+    pub context: FiringContext,
+    /// Number of tries, including this one.
     pub tries: u32,
 }
 
-/// What came of taking a firing in hand to prepare it.
+/// Result of taking a firing for preparation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TakePreparing {
     Ours(Preparation),
-    /// It is decided.
+    /// The firing is already decided.
     Done,
-    /// Another node prepares it, or one that comes before it.
+    /// Another node prepares it or an earlier one.
     Elsewhere,
 }
 
-/// A firing that failed so often does not hold up those behind it any longer.
-pub const MOST_TRIES_IN_FRONT: u32 = 5;
+/// Number of failed tries after which a firing no longer blocks later ones.
+pub const MAX_TRIES_BEFORE_OTHERS: u32 = 5;
 
 impl Store {
-    /// Records the firing, its job and the schedule's progress together, once; whoever comes second is told.
-    pub async fn fire_once(&self, firing: Firing, now: Timestamp) -> Result<Fired, StoreError> {
+    /// Records the firing, its job and the schedule's progress together, once. A second caller gets
+    /// [`Fired::Duplicate`].
+    pub async fn fire_once(&self, firing: NewFiring, now: Timestamp) -> Result<Fired, StoreError> {
         let random = self.random;
         self.write(move |tx| Box::pin(fire_once(tx, firing, None, now, random))).await
     }
 
-    /// As [`Self::fire_once`]; and if its job has a place already, it is claimed in the same transaction, so that the way
-    /// from a due time to a process waits for one commit and not for two. Else it waits as any other.
+    /// Records a firing as [`Self::fire_once`] does, and claims its job in the same transaction if there is a free
+    /// place, so that a due time needs one commit before the process starts. Otherwise the job is pending.
     pub async fn fire_and_claim(
         &self,
-        firing: Firing,
+        firing: NewFiring,
         starter: Starter,
         now: Timestamp,
     ) -> Result<Fired, StoreError> {
@@ -166,8 +167,8 @@ impl Store {
         self.write(move |tx| Box::pin(fire_once(tx, firing, Some(starter), now, random))).await
     }
 
-    /// Many at once, in this order; all of them, or none.
-    pub async fn fire_all(&self, firings: Vec<Firing>, now: Timestamp) -> Result<Vec<Fired>, StoreError> {
+    /// Records several firings in this order; all of them, or none.
+    pub async fn fire_all(&self, firings: Vec<NewFiring>, now: Timestamp) -> Result<Vec<Fired>, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
@@ -181,8 +182,8 @@ impl Store {
         .await
     }
 
-    /// Takes a firing that is being prepared in hand until `until`. The firings of a schedule are prepared in their
-    /// order, so none is taken while another node has an earlier one.
+    /// Takes a firing for preparation until `until`. The firings of a schedule are prepared in their order, so none is
+    /// taken while another node has an earlier one.
     pub async fn take_preparing(
         &self,
         schedule: ScheduleId,
@@ -194,8 +195,8 @@ impl Store {
         self.write(move |tx| Box::pin(take_preparing(tx, schedule, key, node, until, now))).await
     }
 
-    /// What a prepared firing came to: its jobs are made, or it is skipped. An interval counts from a look that found
-    /// nothing as from the end of a job. `note` is for the ledger.
+    /// Records the result of a preparation: jobs are made, or the firing is skipped. An interval counts from a look
+    /// that found nothing as from the end of a job. `note` is for the ledger.
     pub async fn prepared(
         &self,
         schedule: ScheduleId,
@@ -209,7 +210,7 @@ impl Store {
         self.write(move |tx| Box::pin(settle_prepared(tx, schedule, key, settled, now, random))).await
     }
 
-    /// What was decided about one occurrence.
+    /// Returns the decision about one occurrence.
     pub async fn firing(
         &self,
         schedule: ScheduleId,
@@ -224,7 +225,7 @@ impl Store {
         .await
     }
 
-    /// The newest rows first.
+    /// Returns the ledger of a schedule, the newest rows first.
     pub async fn ledger(&self, schedule: ScheduleId, limit: u32) -> Result<Vec<LedgerRow>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -235,7 +236,7 @@ impl Store {
         .await
     }
 
-    /// Of each schedule the newest rows of a stretch of time, with the jobs that are still there.
+    /// Returns the newest rows of each schedule in a period, with the jobs that still exist.
     pub async fn firings_between(
         &self,
         schedules: Vec<ScheduleId>,
@@ -264,7 +265,7 @@ async fn take_preparing(
     until: Timestamp,
     now: Timestamp,
 ) -> Result<TakePreparing, StoreError> {
-    // Two nodes that take two firings of one schedule see each other's choice.
+    // Two nodes that take firings of one schedule see each other's choice.
     schedules::lock(tx, schedule).await?;
     let Some(row) = tx.one(LOCK_PREPARING, args![schedule, key.as_str()]).await? else {
         return Ok(TakePreparing::Done);
@@ -273,15 +274,15 @@ async fn take_preparing(
     let is_free = preparer.is_none_or(|preparer| preparer == node)
         || row.time_opt("prepare_until")?.is_none_or(|until| until <= now);
     let number: i64 = row.get("prepare_number")?;
-    let earlier = args![schedule, number, node.as_str(), now, MOST_TRIES_IN_FRONT];
+    let earlier = args![schedule, number, node.as_str(), now, MAX_TRIES_BEFORE_OTHERS];
     if !is_free || tx.one(EARLIER_ELSEWHERE, earlier).await?.is_some() {
         return Ok(TakePreparing::Elsewhere);
     }
     let row = tx.one(TAKE_PREPARING, args![schedule, key.as_str(), node, until]).await?;
     row.map_or(Ok(TakePreparing::Done), |row| {
         let (due, tries) = (row.time("due_at")?, row.count("prepare_tries")?);
-        let occasion = row.json_opt("occasion")?.unwrap_or_default();
-        Ok(TakePreparing::Ours(Preparation { due, occasion, tries }))
+        let context = row.json_opt("occasion")?.unwrap_or_default();
+        Ok(TakePreparing::Ours(Preparation { due, context, tries }))
     })
 }
 
@@ -302,7 +303,7 @@ async fn settle_prepared(
     let row = args![schedule, key.as_str(), outcome.as_str(), reason, now, note];
     let Some(row) = tx.one(PREPARED, row).await? else { return Ok(()) };
     let mut job: Option<JobId> = row.parse_opt("job_id")?;
-    // Whatever has no place now is looked for again when there is one.
+    // An item without a free place is looked for again when there is one.
     record.fill |= matches!(prepared, Prepared::Jobs { more: true } | Prepared::Skip(SkipReason::AtCapacity));
     if let Prepared::Job(new) = prepared {
         let made = jobs::add(tx, new, &place_of(schedule, &key, false), now, random).await?;
@@ -323,12 +324,12 @@ async fn settle_prepared(
 
 async fn fire_once(
     tx: &mut Tx<'_>,
-    firing: Firing,
+    firing: NewFiring,
     starter: Option<Starter>,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Fired, StoreError> {
-    let Firing { schedule, key, due, decision, note } = firing;
+    let NewFiring { schedule, key, due, decision, note } = firing;
     let starter = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
             let reserved = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
@@ -339,14 +340,14 @@ async fn fire_once(
     let mut record = schedules::lock(tx, schedule).await?;
     let outcome = decision.outcome();
     let reason = outcome.skip_reason().map(SkipReason::as_str);
-    let occasion = match &decision {
-        Decision::Prepare(occasion) => Some(jobs::written(occasion)?),
+    let context = match &decision {
+        Decision::Prepare(context) => Some(jobs::written(context)?),
         Decision::Run(_) | Decision::Skip(_) | Decision::Miss | Decision::Coalesce => None,
     };
-    let number = if occasion.is_some() { next_number(tx, schedule).await? } else { 0 };
-    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, occasion, number, note];
+    let number = if context.is_some() { next_number(tx, schedule).await? } else { 0 };
+    let row = args![schedule, key.as_str(), due, now, outcome.as_str(), reason, context, number, note];
     if tx.execute(ADD_FIRING, row).await? == 0 {
-        // The clock was set back, and comes by here again: it goes on to the next due time.
+        // The clock was set back and reaches this due time again: the schedule moves on to the next one.
         if key.kind() == "cron" && record.last_due.is_none_or(|last| last < due) {
             record.passed(&key, due);
             schedules::save(tx, &record).await?;
@@ -361,7 +362,7 @@ async fn fire_once(
         if outcome == FiringOutcome::Preparing && !key.is_fill() {
             record.polls(tx.moment(now));
         }
-        // An interval is counted from what came of the last one; if that was nothing, from now.
+        // An interval counts from the end of the last job; if there was none, from now.
         if key.kind() == "interval" && outcome.skip_reason().is_some() {
             record.looked(tx.moment(now));
         }
@@ -390,16 +391,16 @@ async fn fire_once(
     Ok(Fired::Claimed { job, epoch })
 }
 
-/// The place of the next firing in the schedule's line, whose row is locked.
+/// Returns the number of the schedule's next firing. The caller holds the lock of the schedule.
 async fn next_number(tx: &mut Tx<'_>, schedule: ScheduleId) -> Result<i64, StoreError> {
     let row = tx.one(LAST_PREPARED, args![schedule]).await?;
     let last: Option<i64> = row.map_or(Ok(None), |row| row.get("number"))?;
     Ok(last.unwrap_or(0) + 1)
 }
 
-fn place_of(schedule: ScheduleId, key: &FiringKey, running: bool) -> jobs::Place {
+fn place_of(schedule: ScheduleId, key: &FiringKey, running: bool) -> jobs::JobOrigin {
     let (schedule, firing) = (Some(schedule), Some(key.clone()));
-    jobs::Place { schedule, firing, by_trigger: !key.is_by_hand(), running }
+    jobs::JobOrigin { schedule, firing, by_trigger: !key.is_by_hand(), running }
 }
 
 fn fact(outcome: FiringOutcome, key: FiringKey, due: Timestamp) -> Fact {
@@ -432,7 +433,7 @@ fn read(row: &Row) -> Result<LedgerRow, StoreError> {
     })
 }
 
-/// Reads rows of the ledger, each with its jobs.
+/// Reads rows of the ledger with their jobs.
 async fn with_jobs(
     tx: &mut Tx<'_>,
     schedule: ScheduleId,
@@ -444,8 +445,8 @@ async fn with_jobs(
     for row in tx.all(JOBS_OF_FIRINGS, args![schedule, jobs::written(&keys)?]).await? {
         jobs.entry(row.get("key")?).or_default().push(read_job(&row)?);
     }
-    // Jobs that were made before jobs knew their firing, or stayed with their agent when another one adopted its schedule:
-    // only the first one of each is known.
+    // For jobs of versions that did not store the firing, and jobs that stayed with their agent after an adoption, only
+    // the first job of each firing is known.
     let first: Vec<&JobId> = ledger.iter().filter_map(|row| row.job.as_ref()).collect();
     let mut before = HashMap::new();
     for row in tx.all(FIRST_JOBS, args![jobs::written(&first)?]).await? {

@@ -1,4 +1,4 @@
-//! Follow-ups: which job asked for which, and how long the chain is that they make.
+//! Follow-ups: which job requested which, and the length of the chain.
 
 use cowhand_core::event::Fact;
 use cowhand_core::followup::{Chain, FollowupRefusal, FollowupRefused, Followups};
@@ -31,29 +31,29 @@ statements! {
     ADD_FOLLOWUP = same "insert into followups (job_id, root_id, asked_by, key, began_at) values ($1, $2, $3, $4, $5)";
 }
 
-/// What asking for one came to.
+/// Result of requesting a follow-up.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FollowupMade {
     Made(Job),
     Refused(FollowupRefused),
-    /// This attempt of the job does not run, or no longer.
+    /// This attempt of the job does not run.
     NotRunning,
 }
 
-/// What a running attempt asks for. The same key of the same job is the same follow-up.
+/// Follow-up that a running attempt requests. The same key of the same job is the same follow-up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FollowupAsked {
     pub by: JobId,
     pub attempt: u32,
     pub key: String,
-    /// The earliest that it begins.
+    /// Earliest start.
     pub wanted: Timestamp,
-    /// All that has to be kept, of the asking agent and of whoever else has a say; or why it may not ask.
+    /// Rules of the requesting agent and of all other agents involved, or the reason of a refusal.
     pub rules: Result<Vec<Followups>, FollowupRefused>,
     pub new: NewJob,
 }
 
-/// Which job it follows, which follow it, and what it did not get.
+/// The job that it follows, the jobs that follow it, and refused requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FollowupsOfJob {
     pub follows: Option<JobId>,
@@ -71,7 +71,7 @@ impl Store {
         self.write(move |tx| Box::pin(make(tx, asked, now, random))).await
     }
 
-    /// What a job has to do with follow-ups.
+    /// Returns the follow-ups of a job.
     pub async fn followups_of(&self, job: JobId) -> Result<FollowupsOfJob, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -86,7 +86,7 @@ impl Store {
         .await
     }
 
-    /// Of the agent's newest job that did not get one.
+    /// Returns the newest refusal of an agent.
     pub async fn last_refusal(&self, agent: AgentName) -> Result<Option<FollowupRefusal>, StoreError> {
         let row = self
             .read(move |tx| Box::pin(async move { tx.one(REFUSAL_OF_AGENT, args![agent.as_str()]).await }));
@@ -101,7 +101,7 @@ async fn make(
     random: fn() -> u64,
 ) -> Result<FollowupMade, StoreError> {
     let FollowupAsked { by, attempt, key, wanted, rules, mut new } = asked;
-    // One at a time, or two of one chain would both be the last.
+    // Requests are serialised, else two of one chain could both be the last one allowed.
     tx.one(LOCK_CHAINS, args![]).await?;
     let from = jobs::lock(tx, &by).await?;
     if !matches!(from.state(), JobState::Running { .. }) || from.attempts() != attempt {
@@ -132,7 +132,7 @@ async fn make(
         }
     };
     new.not_before = Some(begins);
-    let job = jobs::add(tx, new, &jobs::Place::default(), now, random).await?;
+    let job = jobs::add(tx, new, &jobs::JobOrigin::default(), now, random).await?;
     jobs::record_created(tx, &job, now);
     tx.execute(ADD_FOLLOWUP, args![job.id().as_str(), JobId::as_str(&root), by.as_str(), key, began]).await?;
     jobs::record(tx, &job, Fact::JobFollowup { follows: by, number: made + 1 }, now);
@@ -144,14 +144,14 @@ fn refusal(row: &Row) -> Result<FollowupRefusal, StoreError> {
     Ok(FollowupRefusal { job, at, message: row.get("followup_refused")? })
 }
 
-/// The chain that a job is of, which may be its own.
+/// Returns the chain of a job, which may begin with the job itself.
 pub(super) async fn chain_of(tx: &mut Tx<'_>, job: &JobId) -> Result<JobId, StoreError> {
     let row = tx.one(CHAIN_OF, args![job.as_str()]).await?;
     row.map_or_else(|| Ok(job.clone()), |row| row.parse("root_id"))
 }
 
-/// Part of the transaction that removes jobs, after it has locked all of them. What is left of a chain is needed for as
-/// long as it could grow: its bound counts jobs that are gone, too.
+/// Removes chains in the transaction that removes jobs, after all jobs are locked. A chain is kept as long as it could
+/// grow, because its limit also counts removed jobs.
 pub(super) async fn jobs_removed(tx: &mut Tx<'_>, mut chains: Vec<JobId>) -> Result<(), StoreError> {
     chains.sort();
     chains.dedup();

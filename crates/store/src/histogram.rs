@@ -1,6 +1,6 @@
-//! Values counted by size, as Prometheus wants them.
+//! Histograms for Prometheus.
 
-/// How often values were at most so large.
+/// Counts of values by upper bound.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     bounds: &'static [f64],
@@ -17,7 +17,7 @@ impl Histogram {
         self.bounds
     }
 
-    /// One for each bound, and one for what is beyond them.
+    /// Returns one count for each bound, and one for larger values.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }

@@ -1,4 +1,4 @@
-//! Hooks that are owed after the end of a job: written down with that end, taken by one at a time, in their order.
+//! Hook runs after the end of a job: recorded in the same transaction, and taken by one node at a time, in their order.
 
 use cowhand_core::event::Fact;
 use cowhand_core::hook::{HookKind, HookOutline, HookRun, HookState};
@@ -49,19 +49,19 @@ statements! {
         and (state = 'running' or (state = 'waiting' and not_before <= $2)) limit 1";
 }
 
-/// A hook that the caller is to run now.
+/// A hook that the caller has to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwedHook {
+pub struct TakenHook {
     pub job: JobId,
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
-    /// As it is now, taken.
+    /// Current state of the run.
     pub run: HookRun,
-    /// Somebody began it before and did not come to its end: who.
+    /// Node that began the run before and did not finish it.
     pub begun_by: Option<String>,
 }
 
-/// What came of a hook.
+/// Result of a hook run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookEnd {
     Completed { note: Option<String> },
@@ -69,11 +69,11 @@ pub enum HookEnd {
     Skipped { reason: String },
 }
 
-/// For so long a hook waits for the node that had its job, before any other takes it.
-const OTHERS_WAIT: SignedDuration = SignedDuration::from_mins(1);
+/// How long a hook waits for the node that ran its job, before another node takes it.
+const HOOK_TAKEOVER_DELAY: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
-    /// Makes the store know the hooks of every agent; nothing is written if it does.
+    /// Stores the hooks of every agent; writes nothing if they are unchanged.
     pub(super) async fn load_hooks(&self, roster: &Roster) -> Result<(), StoreError> {
         // Agents are locked in one order.
         let mut agents: Vec<_> = roster
@@ -94,7 +94,7 @@ impl Store {
         Ok(())
     }
 
-    /// In their order.
+    /// Returns the hook runs of a job in their order.
     pub async fn hook_runs(&self, job: JobId) -> Result<Vec<HookRun>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -105,7 +105,7 @@ impl Store {
         .await
     }
 
-    /// What the agent left when the job ended.
+    /// Returns the metadata that the agent left when the job ended.
     pub async fn hook_metadata(&self, job: JobId) -> Result<Option<Value>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -116,15 +116,14 @@ impl Store {
         .await
     }
 
-    /// A hook that is due, for the caller to run; nobody else gets it before `lease_until`. Those of one job come one
-    /// after the other.
+    /// Takes a hook that is due; no other node gets it before `lease_until`. The hooks of a job run one after another.
     pub async fn take_hook(
         &self,
         node: String,
         lease_until: Timestamp,
         now: Timestamp,
-    ) -> Result<Option<OwedHook>, StoreError> {
-        let long_ago = now.checked_sub(OTHERS_WAIT).unwrap_or(Timestamp::MIN);
+    ) -> Result<Option<TakenHook>, StoreError> {
+        let long_ago = now.checked_sub(HOOK_TAKEOVER_DELAY).unwrap_or(Timestamp::MIN);
         let asked = args![now, node.as_str(), long_ago];
         let due = self.read(move |tx| Box::pin(async move { tx.one(DUE_HOOK, asked).await })).await?;
         let Some(due) = due else { return Ok(None) };
@@ -146,43 +145,43 @@ impl Store {
                 run.tries += 1;
                 run.started_at.get_or_insert(now);
                 let (agent, schedule) = (row.parse("agent")?, row.parse_opt("schedule")?);
-                Ok(Some(OwedHook { job, agent, schedule, run, begun_by }))
+                Ok(Some(TakenHook { job, agent, schedule, run, begun_by }))
             })
         })
         .await
     }
 
-    /// It takes longer. False if it is somebody else's by now.
-    pub async fn renew_hook(&self, owed: &OwedHook, until: Timestamp) -> Result<bool, StoreError> {
-        let row = args![owed.job.as_str(), owed.run.number, owed.run.tries, until];
+    /// Extends the lease of a hook run. Returns false if another node has it.
+    pub async fn renew_hook(&self, taken: &TakenHook, until: Timestamp) -> Result<bool, StoreError> {
+        let row = args![taken.job.as_str(), taken.run.number, taken.run.tries, until];
         self.write(move |tx| Box::pin(async move { Ok(tx.execute(RENEW_HOOK, row).await? == 1) })).await
     }
 
-    /// It is tried again.
+    /// Schedules another try.
     pub async fn postpone_hook(
         &self,
-        owed: &OwedHook,
+        taken: &TakenHook,
         reason: String,
         not_before: Timestamp,
     ) -> Result<(), StoreError> {
-        let row = args![owed.job.as_str(), owed.run.number, owed.run.tries, not_before, reason];
+        let row = args![taken.job.as_str(), taken.run.number, taken.run.tries, not_before, reason];
         self.write(move |tx| Box::pin(async move { tx.execute(POSTPONE_HOOK, row).await.map(drop) })).await
     }
 
-    /// It is over. `ends_the_rest` if the hooks after it are not to run when it failed. Nothing is written if somebody
-    /// else has it by now.
+    /// Ends a hook run. With `ends_the_rest`, the hooks after it do not run if it failed. Nothing is written if another
+    /// node has it.
     pub async fn end_hook(
         &self,
-        owed: OwedHook,
+        taken: TakenHook,
         end: HookEnd,
         said: Option<String>,
         ends_the_rest: bool,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        self.write(move |tx| Box::pin(end_hook(tx, owed, end, said, ends_the_rest, now))).await
+        self.write(move |tx| Box::pin(end_hook(tx, taken, end, said, ends_the_rest, now))).await
     }
 
-    /// A node has just started: whoever ran its hooks is gone.
+    /// Takes up the hooks of a node that has just started: its former process has ended.
     pub async fn take_up_hooks(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(RESUME_HOOKS, args![node, now]).await.map(drop) })
@@ -190,7 +189,7 @@ impl Store {
         .await
     }
 
-    /// When the next hook may be taken.
+    /// Returns when the next hook is due.
     pub async fn next_hook_time(&self) -> Result<Option<Timestamp>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -201,7 +200,7 @@ impl Store {
         .await
     }
 
-    /// Whether any hook runs or could, of those that are the node's to run.
+    /// Returns true if a hook of this node runs or is due.
     pub async fn any_hook(&self, node: String, now: Timestamp) -> Result<bool, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { Ok(tx.one(HOOK_IN_HAND, args![node, now]).await?.is_some()) })
@@ -210,12 +209,12 @@ impl Store {
     }
 }
 
-/// The clock was set back: what waits to be tried again is tried now.
+/// Makes waiting hooks due now, because the clock was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
     tx.execute(CAP_HOOKS, args![node, now]).await.map(drop)
 }
 
-/// Part of the transaction that ends the job.
+/// Records the hooks of a job, in the transaction that ends the job.
 pub(super) async fn job_ended(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -255,13 +254,13 @@ pub(super) async fn job_ended(
 
 async fn end_hook(
     tx: &mut Tx<'_>,
-    owed: OwedHook,
+    taken: TakenHook,
     end: HookEnd,
     said: Option<String>,
     ends_the_rest: bool,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let OwedHook { job, agent, schedule, run, .. } = owed;
+    let TakenHook { job, agent, schedule, run, .. } = taken;
     let label = run.label();
     let (state, reason) = match end {
         HookEnd::Completed { note } => (HookState::Completed, note),
@@ -329,7 +328,7 @@ async fn replace(tx: &mut Tx<'_>, agent: &AgentName, hooks: Vec<HookOutline>) ->
     Ok(())
 }
 
-/// Counts how often it was begun. A row is also taken to follow a command that runs already, and a command is begun once.
+/// Counts the starts of a hook. A row is also taken to follow a running command, and a command is started once.
 fn begun(run: HookRun) -> HookRun {
     let tries = if run.kind == HookKind::Shell { run.tries.min(1) } else { run.tries };
     HookRun { tries, ..run }

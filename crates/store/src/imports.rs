@@ -1,4 +1,4 @@
-//! Imports: what another program did before, so that nothing runs again and nothing is forgotten.
+//! Imports: the history of another program, so that nothing runs again and nothing is lost.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::database::db::{Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
-use super::jobs::{self, Place, written};
+use super::jobs::{self, JobOrigin, written};
 use super::{Store, StoreError, schedules, usage};
 
 statements! {
@@ -23,13 +23,13 @@ statements! {
     SET_SESSION_KEY = same "update jobs set session_key = $2 where id = $1";
 }
 
-const HERDCTL: &str = "herdctl";
+const HERDCTL_IMPORT: &str = "herdctl";
 
-/// What is imported.
+/// History to import.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     pub schedules: Vec<PastSchedule>,
-    /// In the order in which they were made.
+    /// Jobs in the order in which they were made.
     pub jobs: Vec<PastJob>,
     /// Files that could not be read.
     pub notes: Vec<String>,
@@ -40,7 +40,7 @@ pub struct PastSchedule {
     pub agent: AgentName,
     pub name: ScheduleName,
     pub disabled: bool,
-    /// When its last run began.
+    /// Start of its last run.
     pub last_run_at: Option<Timestamp>,
     pub last_error: Option<String>,
 }
@@ -48,7 +48,7 @@ pub struct PastSchedule {
 #[derive(Debug, Clone)]
 pub struct PastJob {
     pub job: Job,
-    /// The directory of its session, if the job has the agent's newest one.
+    /// Directory of its session, if the job has the agent's newest one.
     pub session: Option<PastSession>,
 }
 
@@ -57,7 +57,7 @@ pub struct PastSession {
     pub directory: Option<PathBuf>,
 }
 
-/// How much was imported.
+/// Number of imported records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Imported {
     pub disabled: usize,
@@ -67,7 +67,7 @@ pub struct Imported {
 }
 
 impl Imported {
-    /// Reads it from the event that tells of an import.
+    /// Reads the numbers from the event of an import.
     pub const fn of(fact: &Fact) -> Option<Self> {
         match *fact {
             Fact::FleetImported { disabled, last_runs, sessions, jobs, .. } => {
@@ -90,21 +90,21 @@ impl std::fmt::Display for Imported {
 }
 
 impl Store {
-    /// Returns whether the state of herdctl is to be imported: nobody decided about it yet, and the fleet never ran here.
+    /// Returns true if the state of herdctl is to be imported: it is not decided yet, and the fleet never ran here.
     pub async fn wants_import(&self) -> Result<bool, StoreError> {
         self.read(|tx| Box::pin(wants_import(tx))).await
     }
 
-    /// Remembers that the state of herdctl is not to be imported.
+    /// Records that the state of herdctl is not to be imported.
     pub async fn decline_import(&self, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
-            Box::pin(async move { tx.execute(ADD_IMPORT, args![HERDCTL, now]).await.map(drop) })
+            Box::pin(async move { tx.execute(ADD_IMPORT, args![HERDCTL_IMPORT, now]).await.map(drop) })
         })
         .await
     }
 
-    /// Imports the whole history, or nothing. Returns none if somebody else did it meanwhile. The schedules of the config
-    /// have to be loaded.
+    /// Imports the whole history, or nothing. Returns none if another process did it meanwhile. The schedules of the
+    /// config have to be loaded.
     pub async fn import(
         &self,
         history: History,
@@ -113,7 +113,8 @@ impl Store {
     ) -> Result<Option<Imported>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if !wants_import(tx).await? || tx.execute(ADD_IMPORT, args![HERDCTL, now]).await? == 0 {
+                if !wants_import(tx).await? || tx.execute(ADD_IMPORT, args![HERDCTL_IMPORT, now]).await? == 0
+                {
                     return Ok(None);
                 }
                 let mut imported = Imported { jobs: history.jobs.len(), ..Imported::default() };
@@ -125,8 +126,13 @@ impl Store {
                     set_schedule(tx, past, &mut imported).await?;
                 }
                 let Imported { disabled, last_runs, sessions, jobs } = imported;
-                let fact =
-                    Fact::FleetImported { source: HERDCTL.to_owned(), disabled, last_runs, sessions, jobs };
+                let fact = Fact::FleetImported {
+                    source: HERDCTL_IMPORT.to_owned(),
+                    disabled,
+                    last_runs,
+                    sessions,
+                    jobs,
+                };
                 tx.record(Recorded::of_fleet(fact, now));
                 Ok(Some(imported))
             })
@@ -136,14 +142,15 @@ impl Store {
 }
 
 async fn wants_import(tx: &mut Tx<'_>) -> Result<bool, StoreError> {
-    Ok(tx.one(IS_IMPORTED, args![HERDCTL]).await?.is_none() && tx.one(IS_USED, args![]).await?.is_none())
+    Ok(tx.one(IS_IMPORTED, args![HERDCTL_IMPORT]).await?.is_none()
+        && tx.one(IS_USED, args![]).await?.is_none())
 }
 
-/// Adds a finished job with its one attempt, and what it cost.
+/// Adds a finished job with its one attempt and its cost.
 async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), StoreError> {
     let PastJob { job, session } = past;
     let JobState::Ended { at, outcome } = job.state() else { return Ok(()) };
-    if !jobs::insert(tx, job, &Place::default()).await? {
+    if !jobs::insert(tx, job, &JobOrigin::default()).await? {
         return Ok(());
     }
     let directory = session.as_ref().and_then(|session| session.directory.as_ref());
@@ -163,7 +170,7 @@ async fn add_job(tx: &mut Tx<'_>, past: &PastJob, node: &str) -> Result<(), Stor
     }
 }
 
-/// Schedules that the config no longer has are left out.
+/// Sets the state of a schedule. Schedules that the config no longer has are left out.
 async fn set_schedule(
     tx: &mut Tx<'_>,
     past: PastSchedule,

@@ -1,31 +1,33 @@
-//! Whether the store is whole: every page of the file and every row that jobs and schedules are made of.
+//! Integrity check: every page of the file, and every row of jobs and schedules.
 
 use sqlx::Row as _;
 
 use super::{Database, JobFilter, Store, StoreError};
 
-/// Jobs that a check reads at a time.
-const PAGE: u32 = 1_000;
+/// Number of jobs that a check reads at a time.
+const CHECK_PAGE_ROWS: u32 = 1_000;
 
 impl Store {
-    /// Reads everything that is in the store. A damaged page or a row that cowhand did not write is an error.
+    /// Reads everything in the store. A damaged page, or a row that cowhand did not write, is an error.
     pub async fn check_integrity(&self) -> Result<(), StoreError> {
         if let Database::Sqlite { readers, .. } = &self.database {
             let rows = sqlx::query("pragma integrity_check(3)").fetch_all(readers).await;
             let rows = rows.map_err(|error| StoreError::statement("integrity_check", error))?;
-            let told: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
-            if told != ["ok"] {
-                return Err(StoreError::Damaged(told.join("; ")));
+            let results: Vec<String> = rows.iter().filter_map(|row| row.try_get(0).ok()).collect();
+            if results != ["ok"] {
+                return Err(StoreError::Damaged(results.join("; ")));
             }
         }
         self.snapshot().await?;
         for schedule in self.schedules().await? {
-            self.ledger(schedule.id, PAGE).await?;
+            self.ledger(schedule.id, CHECK_PAGE_ROWS).await?;
         }
         let mut filter = JobFilter::default();
         loop {
-            let jobs = self.jobs(filter.clone(), PAGE).await?;
-            let Some(last) = jobs.last().filter(|_| jobs.len() == PAGE as usize) else { return Ok(()) };
+            let jobs = self.jobs(filter.clone(), CHECK_PAGE_ROWS).await?;
+            let Some(last) = jobs.last().filter(|_| jobs.len() == CHECK_PAGE_ROWS as usize) else {
+                return Ok(());
+            };
             filter.after = Some(last.id().clone());
         }
     }

@@ -1,13 +1,13 @@
-//! Work items in hand: claimed in an outside queue, worked on, and what is still owed to their source.
+//! Claimed work items: claimed in an outside queue, worked on, and reported to their source.
 //!
 //! ```text
-//! take ──▶ claiming ──▶ held (its job lives) ──▶ closing (the source is to be told) ──▶ no row
+//! take ──▶ claiming ──▶ held (its job lives) ──▶ closing (a report is due) ──▶ no row
 //!             │  refused: no row                     ▲
-//!             └── nobody knows, or too long ─────────┘
+//!             └── result unknown, or too late ───────┘
 //! ```
 //!
-//! The row is there from before the claim outside until after the last word about it, so nobody who shares this store
-//! takes the item in between, and a crash at any point leaves a row that says what is to be done.
+//! The row exists from before the claim outside until after the last report, so no other holder in this store takes the
+//! item in between, and a crash at any point leaves a row that says what is to be done.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -44,40 +44,40 @@ statements! {
 
 /// An item that is to be claimed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Taking {
-    /// Which queue it is in, so that two agents on the same one meet.
+pub struct NewItemClaim {
+    /// Name of the queue, so that two agents with the same queue do not claim the same item.
     pub queue: String,
     pub item: WorkItem,
     pub source: shape::WorkSource,
     pub node: String,
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
-    /// The claim is given up if nothing was heard of it by then.
+    /// Time after which an unfinished claim is given up.
     pub until: Timestamp,
     pub unless: Unless,
 }
 
-/// What keeps an item from being taken although its queue offers it.
+/// Conditions under which an offered item is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unless {
-    /// A job gave it back after this time.
+    /// A job released it after this time.
     pub released_since: Option<Timestamp>,
-    /// It was given up or withdrawn. Whoever knows that a person has put it back leaves this out, and the count of its
-    /// failures starts anew.
+    /// It was given up or withdrawn. A caller that knows that a person offered the item again clears this, and the
+    /// failures are reset.
     pub given_up: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken {
-    /// Ours to claim, for the job that will have this id.
+    /// Taken, for the job that will have this id.
     Ours(JobId),
-    /// Somebody who shares this store has it.
+    /// Another holder in this store has it.
     Held,
-    /// Work on it failed too often; a person has to look at it.
+    /// Work on it failed too often; a person has to act.
     TooOften { failures: u32 },
-    /// It was given up or withdrawn, and seems to be offered again: the caller has to make sure that it is.
+    /// It was given up or withdrawn, and seems to be offered again: the caller has to check its state.
     PutBack,
-    /// A job gave it back a moment ago.
+    /// A job released it recently.
     Released,
 }
 
@@ -102,9 +102,9 @@ pub enum ItemState {
         closing: Closing,
         tries: u32,
         last_error: Option<String>,
-        /// Since when it is owed; none in rows of an older version.
+        /// Time since which the report is due; none in rows of an older version.
         since: Option<Timestamp>,
-        /// The person who asked for it, if somebody did.
+        /// Person who asked for it.
         by: Option<Actor>,
     },
 }
@@ -117,13 +117,13 @@ impl HeldItem {
         }
     }
 
-    /// The job that works on it; none if a person has it.
+    /// Returns the job that works on it, or none if a person holds it.
     pub fn job(&self) -> Option<JobId> {
         self.holder.parse().ok()
     }
 }
 
-/// The firing that a job belongs to.
+/// The firing of a job.
 #[derive(Debug, Clone)]
 pub struct OfFiring {
     pub schedule: ScheduleId,
@@ -131,7 +131,7 @@ pub struct OfFiring {
 }
 
 impl Store {
-    /// The same for everybody who shares this store; drawn when it is first asked for.
+    /// Returns the id of the fleet, the same on all nodes of this store. It is created on first use.
     pub async fn fleet_id(&self) -> Result<String, StoreError> {
         let known = self.read(|tx| {
             Box::pin(async move { tx.one(IDENTITY, args![]).await?.map(|row| row.get("value")).transpose() })
@@ -149,10 +149,10 @@ impl Store {
         .await
     }
 
-    /// Before anything is said outside. For a job, or for a person.
+    /// Takes an item for a job or a person, before the claim outside.
     pub async fn take_item(
         &self,
-        taking: Taking,
+        taking: NewItemClaim,
         person: Option<String>,
         now: Timestamp,
     ) -> Result<Taken, StoreError> {
@@ -178,7 +178,8 @@ impl Store {
         .await
     }
 
-    /// The claim stands outside: now the job is made, with the id that stands there. None if it was given up meanwhile.
+    /// Makes the job after the claim outside succeeded, with the id that the claim names. Returns none if the item was
+    /// given up meanwhile.
     pub async fn hold_item(
         &self,
         holder: JobId,
@@ -196,7 +197,7 @@ impl Store {
                 let job = Job::new(holder.clone(), new, now);
                 let (by_trigger, running) = (!of.key.is_by_hand(), false);
                 let firing = Some(of.key.clone());
-                let place = jobs::Place { schedule: Some(of.schedule), firing, by_trigger, running };
+                let place = jobs::JobOrigin { schedule: Some(of.schedule), firing, by_trigger, running };
                 if !jobs::insert(tx, &job, &place).await? {
                     return Err(StoreError::NoFreeId(1));
                 }
@@ -211,13 +212,13 @@ impl Store {
         .await
     }
 
-    /// The claim was refused: nothing is owed.
+    /// Removes an item whose claim was refused.
     pub async fn leave_item(&self, holder: String) -> Result<(), StoreError> {
         self.write(move |tx| Box::pin(async move { tx.execute(FORGET_ITEM, args![holder]).await.map(drop) }))
             .await
     }
 
-    /// The claim of a person stands outside.
+    /// Records that the claim of a person succeeded.
     pub async fn hold_for_person(
         &self,
         holder: String,
@@ -236,7 +237,7 @@ impl Store {
         .await
     }
 
-    /// Items whose claim outside runs out before `before`.
+    /// Returns items whose claim outside expires before `before`.
     pub async fn items_to_renew(&self, before: Timestamp) -> Result<Vec<HeldItem>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(TO_RENEW, args![before]).await?.iter().map(read).collect() })
@@ -251,13 +252,13 @@ impl Store {
         .await
     }
 
-    /// Everything in hand.
+    /// Returns all items.
     pub async fn items(&self) -> Result<Vec<HeldItem>, StoreError> {
         self.read(|tx| Box::pin(async move { tx.all(ALL_ITEMS, args![]).await?.iter().map(read).collect() }))
             .await
     }
 
-    /// How many items of the agent are being claimed, so that they have no jobs yet.
+    /// Returns the number of items of the agent that are being claimed and have no job yet.
     pub async fn items_being_claimed(&self, agent: AgentName, now: Timestamp) -> Result<usize, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -269,7 +270,7 @@ impl Store {
         .await
     }
 
-    /// When something has to be done about an item; none while nothing is in hand.
+    /// Returns when the next item needs attention, or none.
     pub async fn next_item_time(&self) -> Result<Option<Timestamp>, StoreError> {
         self.read(|tx| {
             Box::pin(async move {
@@ -295,8 +296,8 @@ impl Unless {
     }
 }
 
-/// Makes the row of an item that is to be claimed; false if somebody who shares this store has it.
-pub(super) async fn insert(tx: &mut Tx<'_>, taking: &Taking, holder: &str) -> Result<bool, StoreError> {
+/// Inserts the row of an item that is to be claimed. Returns false if another holder in this store has it.
+pub(super) async fn insert(tx: &mut Tx<'_>, taking: &NewItemClaim, holder: &str) -> Result<bool, StoreError> {
     let row = args![
         taking.queue.as_str(),
         taking.item.id.to_string(),
@@ -311,7 +312,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, taking: &Taking, holder: &str) -> Re
     Ok(tx.execute(TAKE_ITEM, row).await? == 1)
 }
 
-/// Whether the job's claim outside is no longer sure to hold.
+/// Returns true if the job's claim outside may have expired.
 pub(super) async fn has_expired(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<bool, StoreError> {
     if job.work_item().is_none() {
         return Ok(false);
@@ -319,12 +320,12 @@ pub(super) async fn has_expired(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> R
     Ok(lock(tx, job.id().as_str()).await?.is_some_and(|held| held.until <= now))
 }
 
-/// The holder's row, kept from other writers until the end of the transaction.
+/// Returns the holder's row and locks it until the end of the transaction.
 pub(super) async fn lock(tx: &mut Tx<'_>, holder: &str) -> Result<Option<HeldItem>, StoreError> {
     tx.one(LOCK_ITEM, args![holder]).await?.as_ref().map(read).transpose()
 }
 
-/// Whether there was a row.
+/// Removes a row and returns whether it existed.
 pub(super) async fn forget(tx: &mut Tx<'_>, holder: &str) -> Result<bool, StoreError> {
     Ok(tx.execute(FORGET_ITEM, args![holder]).await? == 1)
 }

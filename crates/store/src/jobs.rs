@@ -1,4 +1,4 @@
-//! Jobs: made, read and listed.
+//! Jobs: creating, reading and listing.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
@@ -16,7 +16,7 @@ use super::database::dialect::statements;
 use super::database::event_log::Recorded;
 use super::{Store, StoreError};
 
-/// The same list by way of different indexes, so that a few jobs among a million are found without reading them all.
+/// One list query through different indexes, so that a few jobs among a million are found without reading all.
 macro_rules! listed {
     ($by:literal) => {
         concat!(
@@ -61,7 +61,7 @@ statements! {
     JOBS_BY_SUFFIX = same "select id from jobs where substr(id, 16) = $1 order by number desc limit 5";
 }
 
-/// Which jobs to list; unset means any.
+/// Filter of a list of jobs; an unset field matches all.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
     pub agent: Option<AgentName>,
@@ -69,23 +69,23 @@ pub struct JobFilter {
     pub status: Option<JobStatus>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// How they came about.
+    /// Type of the trigger.
     pub trigger_type: Option<TriggerType>,
-    /// In its id, prompt, summary or error, in upper or lower case.
+    /// Text in the id, prompt, summary or error, ignoring case.
     pub search: Option<String>,
-    /// Only those that work on an item of a queue.
+    /// Only jobs that work on an item of a queue.
     pub with_item: bool,
-    /// Only those that come after this one in the list.
+    /// Only jobs that follow this one in the list.
     pub after: Option<JobId>,
 }
 
 impl Store {
-    /// A job that no schedule fired: by hand for an agent, a fork or a retry.
+    /// Adds a job that no schedule fired: by hand, a fork or a retry.
     pub async fn add_job(&self, new: NewJob, now: Timestamp) -> Result<Job, StoreError> {
         let random = self.random;
         self.write(move |tx| {
             Box::pin(async move {
-                let job = add(tx, new, &Place::default(), now, random).await?;
+                let job = add(tx, new, &JobOrigin::default(), now, random).await?;
                 record_created(tx, &job, now);
                 Ok(job)
             })
@@ -97,12 +97,12 @@ impl Store {
         self.read(move |tx| Box::pin(async move { get(tx, &id).await })).await
     }
 
-    /// The newest first. A list cannot go on after a job that is not there, because it was pruned or never was.
+    /// Lists jobs, the newest first. A list cannot continue after a job that does not exist.
     pub async fn jobs(&self, filter: JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
         let JobFilter { agent, schedule, status, since, until, trigger_type, search, with_item, after } =
             filter;
         let list = match (&agent, status) {
-            // Most jobs are completed: that says less than whose they are.
+            // Most jobs are completed, so this status is less selective than the agent.
             (_, Some(status)) if status != JobStatus::Completed => LIST_JOBS_OF_STATUS,
             (Some(_), _) => LIST_JOBS_OF_AGENT,
             (None, _) => LIST_JOBS,
@@ -132,8 +132,8 @@ impl Store {
         .await
     }
 
-    /// Of each of these agents, its newest job, in no order. One question however many there are, and each agent
-    /// costs one step into an index, however much it has done.
+    /// Returns the newest job of each of these agents, in no order. It is one query, and each agent costs one index
+    /// lookup.
     pub async fn newest_jobs(&self, agents: &[&AgentName]) -> Result<Vec<Job>, StoreError> {
         let names = serde_json::to_string(agents)
             .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
@@ -154,35 +154,35 @@ impl Store {
         .await
     }
 
-    /// Of each agent, the newest job that has ended.
+    /// Returns the newest ended job of each agent.
     pub async fn last_ended(&self) -> Result<Vec<Job>, StoreError> {
         self.read(|tx| Box::pin(async move { tx.all(LAST_ENDED, args![]).await?.iter().map(read).collect() }))
             .await
     }
 }
 
-/// Where a job came from, beyond what the job itself says.
+/// Origin of a job, in addition to the fields of the job itself.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Place {
+pub(super) struct JobOrigin {
     pub(super) schedule: Option<ScheduleId>,
-    /// The firing of the schedule that made it.
+    /// Firing that made it.
     pub(super) firing: Option<FiringKey>,
     pub(super) by_trigger: bool,
-    /// Its first attempt begins at once.
+    /// Set if its first attempt begins at once.
     pub(super) running: bool,
 }
 
-/// A taken id is drawn again.
+/// Adds a job. If an id is taken, another is drawn.
 pub(super) async fn add(
     tx: &mut Tx<'_>,
     new: NewJob,
-    place: &Place,
+    place: &JobOrigin,
     now: Timestamp,
     random: fn() -> u64,
 ) -> Result<Job, StoreError> {
-    const DRAWS: usize = 20;
+    const MAX_ID_TRIES: usize = 20;
     let today = TimeZone::UTC.to_datetime(now).date();
-    for _ in 0..DRAWS {
+    for _ in 0..MAX_ID_TRIES {
         let mut job = Job::new(JobId::new(today, random()), new.clone(), now);
         if place.running {
             job.start(now)?;
@@ -191,11 +191,11 @@ pub(super) async fn add(
             return Ok(job);
         }
     }
-    Err(StoreError::NoFreeId(DRAWS))
+    Err(StoreError::NoFreeId(MAX_ID_TRIES))
 }
 
-/// False if its id is taken.
-pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &Place) -> Result<bool, StoreError> {
+/// Inserts a job. Returns false if its id is taken.
+pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &JobOrigin) -> Result<bool, StoreError> {
     let record = JobRecord::from(job.clone());
     let work_item = record.work_item.as_ref().map(written).transpose()?;
     let (chat, confined) = (record.chat.clone(), record.confined.clone());
@@ -217,7 +217,7 @@ pub(super) async fn insert(tx: &mut Tx<'_>, job: &Job, place: &Place) -> Result<
     Ok(tx.execute(ADD_JOB, columns).await? == 1)
 }
 
-/// Anything with this text in it, whatever signs it has.
+/// Returns a pattern that matches any text that contains `search`.
 fn pattern(search: &str) -> String {
     let mut pattern = String::from("%");
     for letter in search.to_lowercase().chars() {
@@ -230,7 +230,7 @@ fn pattern(search: &str) -> String {
     pattern
 }
 
-/// As JSON.
+/// Serialises a value as JSON.
 pub(super) fn written(value: &impl Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|error| StoreError::Unreadable { what: error.to_string() })
 }
@@ -247,7 +247,7 @@ pub(super) fn record(tx: &mut Tx<'_>, job: &Job, fact: Fact, now: Timestamp) {
     tx.record(Recorded { at: now, agent: Some(agent), schedule, job: Some(job.id().clone()), fact });
 }
 
-/// Reads the jobs with these ids that are still there, in no order.
+/// Reads the jobs with these ids that still exist, in no order.
 pub(super) async fn named(tx: &mut Tx<'_>, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     tx.all(JOBS_NAMED, args![written(&ids)?]).await?.iter().map(read).collect()
 }
@@ -256,18 +256,18 @@ pub(super) async fn get(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Job>, Stor
     tx.one(GET_JOB, args![id.as_str()]).await?.as_ref().map(read).transpose()
 }
 
-/// The job, kept from other writers until the end of the transaction.
+/// Returns the job and locks it until the end of the transaction.
 pub(super) async fn lock(tx: &mut Tx<'_>, id: &JobId) -> Result<Job, StoreError> {
     let row = tx.one(LOCK_JOB, args![id.as_str()]).await?;
     read(&row.ok_or_else(|| StoreError::NoJob(id.clone()))?)
 }
 
-/// Columns of a job that are not part of the job itself: its epoch, its schedule and what was asked of it.
+/// Reads the columns that are not part of the job itself: its epoch, its schedule and requests.
 pub(super) async fn facts(tx: &mut Tx<'_>, id: &JobId) -> Result<Option<Row>, StoreError> {
     tx.one(JOB_FACTS, args![id.as_str()]).await
 }
 
-/// Says whether the job runs, and in this epoch: whoever lost its lease may not write any more.
+/// Returns true if the job runs in this epoch. A node that lost its lease may not write.
 pub(super) async fn is_ours(tx: &mut Tx<'_>, job: &Job, epoch: i64) -> Result<bool, StoreError> {
     let row = facts(tx, job.id()).await?;
     let current: i64 = row.ok_or_else(|| StoreError::NoJob(job.id().clone()))?.get("epoch")?;
@@ -281,7 +281,7 @@ pub(super) async fn save(tx: &mut Tx<'_>, job: &Job) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// In the order of the statements; the columns before them never change.
+/// Returns the columns that change, in the order of the statements.
 fn changing_columns(record: JobRecord) -> Result<Vec<Arg>, StoreError> {
     let usage = record.usage.as_ref().map(written).transpose()?;
     let requeued = record.requeued.as_ref().map(written).transpose()?;

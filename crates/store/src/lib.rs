@@ -1,17 +1,19 @@
-//! The store: the truth about schedules, firings, jobs, attempts, leases and events.
+//! The store: the authoritative state of schedules, firings, jobs, attempts, leases and events.
 //!
-//! One concrete [`Store`] on SQLite or PostgreSQL. Verbs are named after what the program means; "now" is always
-//! an argument; what counts by duration gets the boot clock beside it ([`Store::with_clock`]). One file for each table, one SQL text for both databases ([`database::dialect`] has the exceptions).
-//! Rows of single tables are read and written by functions of their file; verbs that change several tables call those
-//! functions and never the other way round ([`database`] lies below them all).
+//! [`Store`] is one concrete type on SQLite or PostgreSQL. Verbs are named after what the program does. "now" is always
+//! an argument; durations are measured with the boot clock ([`Store::with_clock`]). There is one file for each table and
+//! one SQL text for both databases ([`database::dialect`] has the exceptions). The rows of a table are read and written by
+//! functions of its file; verbs that change several tables call those functions, and never the reverse ([`database`] is
+//! below them all).
 //!
-//! Three rules hold everywhere:
+//! Three rules apply everywhere:
 //!
-//! - **A state change and its event are one transaction.** A verb reads the rows it needs (locked), lets
-//!   `cowhand-core` decide, writes the rows and the events, or does nothing.
-//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up, schedule, event counter; of several
-//!   leases, items or schedules the one with the smallest id first. So no two verbs can wait for each
-//!   other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which commits what has queued up together.
+//! - **A state change and its event are one transaction.** A verb reads and locks the rows it needs, lets `cowhand-core`
+//!   decide, and writes the rows and the events, or does nothing.
+//! - **Locks are taken in one order**: agent, the fleet's budget, job, usage, lease, work item, hook, ask, follow-up,
+//!   schedule, event counter; of several leases, items or schedules the one with the smallest id first. So no two verbs
+//!   can wait for each other on PostgreSQL. On SQLite there is one writer ([`database::writer`]), which commits queued
+//!   verbs together.
 //! - **A row that cannot be read is an error**, never a default.
 
 mod adoptions;
@@ -62,7 +64,7 @@ use sqlx::{PgPool, SqlitePool};
 use database::changes::Committed;
 use database::db::Tx;
 use database::file::StoreFile;
-use database::health::Standing;
+use database::health::StoreHealth;
 use database::latency::Latency;
 use database::patience::Patience;
 use database::writer::Writer;
@@ -73,39 +75,39 @@ pub use asks::{AskAnswered, AskMade};
 pub use attempts::{JobHistory, PastAttempt};
 pub use backup_file::{BackupFile, KnownRows};
 pub use budgets::Hearing;
-pub use cancellation::Cancel;
+pub use cancellation::CancelOutcome;
 pub use cancelled_by::Cancellation;
-pub use claims::{Claim, GivenBack, Held, Settled, Starter};
+pub use claims::{Claim, GivenBack, HeldLease, Settled, Starter};
 pub use database::{LAST_WAIT, StoreError, file, is_postgres};
 pub use failures::{FailedItem, ItemFailures};
 pub use firings::{
-    Decision, Fired, Firing, JobOfFiring, LedgerRow, MOST_TRIES_IN_FRONT, Preparation, Prepared,
+    Decision, Fired, JobOfFiring, LedgerRow, MAX_TRIES_BEFORE_OTHERS, NewFiring, Preparation, Prepared,
     TakePreparing,
 };
 pub use followups::{FollowupAsked, FollowupMade, FollowupsOfJob};
-pub use hooks::{HookEnd, OwedHook};
+pub use hooks::{HookEnd, TakenHook};
 pub use imports::{History, Imported, PastJob, PastSchedule, PastSession};
-pub use items::{HeldItem, ItemState, OfFiring, Taken, Taking, Unless};
+pub use items::{HeldItem, ItemState, NewItemClaim, OfFiring, Taken, Unless};
 pub use jobs::JobFilter;
-pub use nodes::{BusyNode, Joined, Presence};
-pub use reports::{AttemptDesk, ReportMade};
+pub use nodes::{BusyNode, Joined, NodePresence};
+pub use reports::{AttemptLocation, ReportMade};
 pub use retention::{Ended, Pruned, RemovedJob};
 pub use sessions::{RunsAt, StoredSession};
-pub use tokens::{NewToken, Token};
-pub use usage::{Spent, SpentOnItem, SpentOnJob};
+pub use tokens::{NewToken, TokenRecord};
+pub use usage::{SpentOnItem, SpentOnJob, UsageSlot};
 pub use workspaces::{KnownWorkspace, WorkspaceState};
 
-/// Clones share the connections.
+/// Handle of the store. Clones share the connections.
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
     committed: Committed,
     latency: Latency,
-    standing: Arc<Standing>,
+    standing: Arc<StoreHealth>,
     patience: Arc<Patience>,
-    /// Where the random part of a job id comes from.
+    /// Source of the random part of a job id.
     random: fn() -> u64,
-    /// Whose boot clock is written beside wall times. Without one, the wall clock decides about everything.
+    /// Clock whose boot time is written beside wall times. Without one, the wall clock decides about everything.
     clock: Option<Clock>,
 }
 
@@ -118,8 +120,8 @@ enum Database {
 type Answer<'t, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 't>>;
 
 impl Store {
-    /// Runs a verb in a transaction of its own and answers when it is durable. On SQLite several may share one
-    /// commit; each stands or falls alone.
+    /// Runs a verb in a transaction and returns when it is durable. On SQLite several verbs may share a commit; each
+    /// succeeds or fails alone.
     async fn write<T, F>(&self, verb: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -152,7 +154,7 @@ impl Store {
         Ok(answer)
     }
 
-    /// Runs reads that see one moment of the store.
+    /// Runs reads that see one state of the store.
     async fn read<T, F>(&self, verb: F) -> Result<T, StoreError>
     where
         F: for<'t> FnOnce(&'t mut Tx<'_>) -> Answer<'t, T>,
@@ -195,7 +197,7 @@ impl Store {
         self.clock.as_ref().map(Clock::moment)
     }
 
-    /// Has the database prepare every statement of this program, and says how many there are.
+    /// Prepares every statement of this program and returns their number.
     pub async fn check_statements(&self) -> Result<usize, StoreError> {
         let all: Vec<_> = [
             adoptions::ALL,
@@ -245,11 +247,11 @@ impl Store {
         Ok(count)
     }
 
-    /// Finishes what was asked for and closes the connections.
+    /// Finishes queued writes and closes the connections.
     pub async fn close(self) {
         match self.database {
             Database::Sqlite { readers, writer, .. } => {
-                // The writer last: only it can fold the log back into the file.
+                // The writer is closed last: only it can checkpoint the log into the file.
                 readers.close().await;
                 writer.close().await;
             }

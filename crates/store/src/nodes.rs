@@ -1,4 +1,4 @@
-//! Nodes: who uses this store, since when, and who runs jobs of it now.
+//! Nodes: which daemons use this store, since when, and which run jobs now.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use sqlx::postgres::PgConnection;
 use sqlx::{ConnectOptions, Connection};
 
-use super::database::BUSY;
+use super::database::ANSWER_TIMEOUT;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
@@ -23,10 +23,10 @@ statements! {
         on conflict (name) do update set started_at = excluded.started_at, started_boot = excluded.started_boot, \
         seen_at = excluded.seen_at, seen_boot = excluded.seen_boot";
     SEE_CLOCK = same "update nodes set seen_at = $2, seen_boot = $3 where name = $1";
-    // A daemon holds this lock for as long as its connection lives: no row says so, and nothing has to be renewed.
+    // A daemon holds this lock as long as its connection lives, so no row has to be renewed.
     HOLD_PRESENCE = sqlite "select $1 as node"
         postgres "select $1::text as node, pg_try_advisory_lock(hashtextextended('node ' || $1, 0))";
-    // On SQLite there is one daemon, which asks.
+    // SQLite has one daemon only.
     OTHERS = sqlite "select * from nodes where name <> $1 and false"
         postgres "select * from nodes where name <> $1 and exists (select 1 from pg_locks where locktype = 'advisory' \
             and granted and objsubid = 1 and database = (select oid from pg_database where datname = current_database()) \
@@ -38,28 +38,28 @@ statements! {
 pub struct BusyNode {
     pub name: String,
     pub running: u64,
-    /// Of its leases, the end of the first one that ends.
+    /// End of its lease that ends first.
     pub lease_until: Timestamp,
 }
 
-/// What a daemon learns when it starts.
+/// Result of the start of a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Joined {
-    /// By how much the wall clock was set since the node's last daemon knew it.
+    /// Step of the wall clock since the last daemon of the node.
     pub step: Option<SignedDuration>,
-    /// When the oldest other daemon that runs was started.
+    /// Start of the oldest other running daemon.
     pub others_since: Option<Moment>,
 }
 
-/// Shows others that a daemon runs, until it is dropped or the connection breaks.
+/// Shows other nodes that a daemon runs, until it is dropped or the connection breaks.
 #[derive(Debug)]
-pub struct Presence {
+pub struct NodePresence {
     connection: Option<PgConnection>,
     patience: Arc<Patience>,
 }
 
-impl Presence {
-    /// Whether others still see it.
+impl NodePresence {
+    /// Returns true if others still see it.
     pub async fn is_seen(&mut self) -> bool {
         let Some(connection) = &mut self.connection else { return true };
         let ping = async { connection.ping().await.map_err(StoreError::connection) };
@@ -68,7 +68,7 @@ impl Presence {
 }
 
 impl Store {
-    /// Records the start of a daemon, and tells of a step of the wall clock that happened while none ran.
+    /// Records the start of a daemon, and returns a step of the wall clock that happened while none ran.
     pub async fn join(&self, node: String, now: Timestamp) -> Result<Joined, StoreError> {
         let others_since = self.others_since(node.clone()).await?;
         self.write(move |tx| {
@@ -86,7 +86,7 @@ impl Store {
         .await
     }
 
-    /// The wall clock of the node was set by so much.
+    /// Records a step of the node's wall clock.
     pub async fn clock_stepped(
         &self,
         node: String,
@@ -102,7 +102,7 @@ impl Store {
         .await
     }
 
-    /// When the oldest of the other daemons that run was started.
+    /// Returns the start of the oldest other running daemon.
     pub async fn others_since(&self, node: String) -> Result<Option<Moment>, StoreError> {
         let rows = self.read(move |tx| Box::pin(async move { tx.all(OTHERS, args![node]).await })).await?;
         let started = |row: &Row| row.moment_opt("started_at", "started_boot");
@@ -111,10 +111,10 @@ impl Store {
     }
 
     /// Shows the other nodes that a daemon of this name runs.
-    pub async fn appear(&self, node: &str) -> Result<Presence, StoreError> {
+    pub async fn appear(&self, node: &str) -> Result<NodePresence, StoreError> {
         let patience = Arc::clone(&self.patience);
         let Database::Postgres(pool) = &self.database else {
-            return Ok(Presence { connection: None, patience });
+            return Ok(NodePresence { connection: None, patience });
         };
         let appear = async {
             let mut connection = pool.connect_options().connect().await.map_err(StoreError::connection)?;
@@ -122,7 +122,7 @@ impl Store {
             Ok(connection)
         };
         let connection = Some(self.patience.during(Box::pin(answered(appear))).await?);
-        Ok(Presence { connection, patience })
+        Ok(NodePresence { connection, patience })
     }
 
     pub async fn busy_nodes(&self) -> Result<Vec<BusyNode>, StoreError> {
@@ -140,7 +140,7 @@ impl Store {
 
 /// Bounds a call outside the pool, which has no time limit of its own.
 async fn answered<T>(call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let answer = tokio::time::timeout(BUSY, call).await;
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, call).await;
     answer.unwrap_or(Err(StoreError::Connection(sqlx::Error::PoolTimedOut)))
 }
 

@@ -1,4 +1,4 @@
-//! What is owed to work sources: kept until it is paid, and paid by one at a time.
+//! The outbox: reports to work sources. An entry is kept until it is delivered, and one node delivers it at a time.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::items::{self, HeldItem, ItemState, Taking, read, recorded};
+use super::items::{self, HeldItem, ItemState, NewItemClaim, read, recorded};
 use super::{Store, StoreError, failures, jobs, reports};
 
 statements! {
@@ -18,23 +18,23 @@ statements! {
     STALE_CLAIMS = same "select holder from items where state = 'claiming' and until <= $1 limit 1";
     GIVE_UP_CLAIMS = locked "select * from items where state = 'claiming' and until <= $1 order by queue, item";
     CLAIMS_OF = locked "select * from items where state = 'claiming' and node = $1 order by queue, item";
-    OWED = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
-    OWED_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
-    TAKE_OWED = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
-    TRY_OWED = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
-    // Only what the node itself tried last, and not what it never tried.
+    DUE_ENTRIES = same "select holder from items where state = 'closing' and not_before <= $1 limit 1";
+    DUE_OR_TRIED = same "select holder from items where state = 'closing' and (not_before <= $1 or last_error is null) limit 1";
+    NEXT_ENTRY = locked "select * from items where state = 'closing' and not_before <= $1 order by not_before, holder limit 1";
+    LEASE_ENTRY = same "update items set tries = tries + 1, not_before = $2, node = $3 where holder = $1";
+    // Only entries that this node tried last, and not those that were never tried.
     TRY_NOW = same "update items set not_before = $3 where holder = $1 and node = $2 and state = 'closing' \
         and last_error is not null and not_before > $3";
-    RESUME_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1";
-    // In hand or to be tried again: no wait is longer than this.
-    CAP_OWED = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
-    // Claims outside run out by other clocks, so they are renewed now.
+    RESUME_ENTRIES = same "update items set not_before = $2 where state = 'closing' and node = $1";
+    // Leased or waiting for another try: no wait is longer than this.
+    CAP_ENTRY_WAITS = same "update items set not_before = $2 where state = 'closing' and node = $1 and not_before > $2";
+    // Claims outside expire by other clocks, so they are renewed now.
     CAP_CLAIMS = same "update items set until = $2 where state <> 'closing' and node = $1 and holder like 'job-%' and until > $2";
     POSTPONE = same "update items set not_before = $2, last_error = $3 where holder = $1 and state = 'closing'";
 }
 
 impl Store {
-    /// Whatever was said outside is taken back.
+    /// Releases an item whose claim is given up.
     pub async fn give_up_item(
         &self,
         holder: String,
@@ -44,7 +44,7 @@ impl Store {
         self.close_item(holder, Closing::undo(reason), now).await.map(drop)
     }
 
-    /// The source is to be told. False if the holder has no item any more.
+    /// Adds an outbox entry for an item. Returns false if the holder has no item.
     pub async fn close_item(
         &self,
         holder: String,
@@ -54,15 +54,20 @@ impl Store {
         self.write(move |tx| {
             Box::pin(async move {
                 let by = tx.by.clone();
-                owe(tx, &holder, &closing, by.as_ref(), now).await
+                add_outbox_entry(tx, &holder, &closing, by.as_ref(), now).await
             })
         })
         .await
     }
 
-    /// An item stands as claimed by a job of this fleet that has ended. If the job has a result, the source is to be told
-    /// that, and the item is not worked on again. False if there is no such result, or somebody has the item.
-    pub async fn owe_again(&self, taking: Taking, job: JobId, now: Timestamp) -> Result<bool, StoreError> {
+    /// Adds the result of an ended job to the outbox again if an item is still claimed by it, so that the item is not
+    /// worked on again. Returns false if there is no result, or another holder has the item.
+    pub async fn report_again(
+        &self,
+        taking: NewItemClaim,
+        job: JobId,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(job) = jobs::get(tx, &job).await? else { return Ok(false) };
@@ -73,31 +78,31 @@ impl Store {
                 let failures = known_failures(tx, &taking.queue, &taking.item.id).await?;
                 let rules = taking.source.rules();
                 let closing = Closing::after(job.id(), &outcome, report.as_ref(), rules, failures);
-                // An item that was to be given back can be taken as well.
+                // An item that was to be released can also be claimed again.
                 if !is_its || matches!(closing, Closing::Release(_)) {
                     return Ok(false);
                 }
                 let ours = items::insert(tx, &taking, job.id().as_str()).await?;
-                Ok(ours && owe(tx, job.id().as_str(), &closing, None, now).await?)
+                Ok(ours && add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await?)
             })
         })
         .await
     }
 
-    /// A node has just started: whoever made its claims and paid its debts is gone. Claims that were not finished are
-    /// taken back, and what is owed is tried at once.
+    /// Takes up the items of a node that has just started, since its former process has ended: releases unfinished
+    /// claims, and makes outbox entries due.
     pub async fn take_up_items(&self, node: String, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let claims = tx.all(CLAIMS_OF, args![node.as_str()]).await?;
                 give_up(tx, claims, now).await?;
-                tx.execute(RESUME_OWED, args![node, now]).await.map(drop)
+                tx.execute(RESUME_ENTRIES, args![node, now]).await.map(drop)
             })
         })
         .await
     }
 
-    /// Claims that nobody finished in time are taken back. Nothing is written if there are none.
+    /// Releases claims that were not finished in time. Writes nothing if there are none.
     pub async fn give_up_stale_claims(&self, now: Timestamp) -> Result<(), StoreError> {
         let any = self
             .read(move |tx| Box::pin(async move { Ok(tx.one(STALE_CLAIMS, args![now]).await?.is_some()) }));
@@ -113,54 +118,60 @@ impl Store {
         .await
     }
 
-    /// Something that is owed, for the caller to do; nobody else gets it before `lease_until`.
-    pub async fn take_owed(
+    /// Takes a due outbox entry; no other node gets it before `lease_until`.
+    pub async fn take_outbox_entry(
         &self,
         node: String,
         lease_until: Timestamp,
         now: Timestamp,
     ) -> Result<Option<HeldItem>, StoreError> {
-        let any = self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED, args![now]).await?.is_some()) }));
+        let any = self
+            .read(move |tx| Box::pin(async move { Ok(tx.one(DUE_ENTRIES, args![now]).await?.is_some()) }));
         if !any.await? {
             return Ok(None);
         }
         self.write(move |tx| {
             Box::pin(async move {
-                let Some(row) = tx.one(TAKE_OWED, args![now]).await? else { return Ok(None) };
-                let owed = read(&row)?;
-                tx.execute(TRY_OWED, args![owed.holder.as_str(), lease_until, node]).await?;
-                Ok(Some(owed))
+                let Some(row) = tx.one(NEXT_ENTRY, args![now]).await? else { return Ok(None) };
+                let entry = read(&row)?;
+                tx.execute(LEASE_ENTRY, args![entry.holder.as_str(), lease_until, node]).await?;
+                Ok(Some(entry))
             })
         })
         .await
     }
 
-    /// What could not be told is due now, if this node has tried it. For whoever has nothing in hand.
-    pub async fn try_owed_now(&self, holder: String, node: String, now: Timestamp) -> Result<(), StoreError> {
+    /// Makes an entry due now if this node tried it last.
+    pub async fn retry_outbox_entry(
+        &self,
+        holder: String,
+        node: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(TRY_NOW, args![holder, node, now]).await.map(drop) })
         })
         .await
     }
 
-    /// Whether anything could be told a source now.
-    pub async fn anything_owed(&self, now: Timestamp) -> Result<bool, StoreError> {
-        self.read(move |tx| Box::pin(async move { Ok(tx.one(OWED_OR_TRIED, args![now]).await?.is_some()) }))
+    /// Returns true if an entry is due, or has not failed yet.
+    pub async fn has_due_outbox_entry(&self, now: Timestamp) -> Result<bool, StoreError> {
+        self.read(move |tx| Box::pin(async move { Ok(tx.one(DUE_OR_TRIED, args![now]).await?.is_some()) }))
             .await
     }
 
-    /// The source knows: the item is nobody's any more.
-    pub async fn paid(&self, owed: HeldItem, now: Timestamp) -> Result<(), StoreError> {
+    /// Removes a delivered entry with its item.
+    pub async fn outbox_entry_delivered(&self, entry: HeldItem, now: Timestamp) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let Some(now_owed) = items::lock(tx, &owed.holder).await? else { return Ok(()) };
-                // Somebody may have thought better of it meanwhile, which is still to be told.
-                if now_owed.closing() != owed.closing() {
+                let Some(current) = items::lock(tx, &entry.holder).await? else { return Ok(()) };
+                // The result may have changed meanwhile; then the new one has to be delivered.
+                if current.closing() != entry.closing() {
                     return Ok(());
                 }
-                items::forget(tx, &owed.holder).await?;
-                let item = owed.item.id.clone();
-                let fact = match &owed.state {
+                items::forget(tx, &entry.holder).await?;
+                let item = entry.item.id.clone();
+                let fact = match &entry.state {
                     ItemState::Closing { closing: Closing::Complete(result), .. } => {
                         Fact::WorkReported { item, outcome: result.outcome }
                     }
@@ -169,20 +180,25 @@ impl Store {
                     }
                     ItemState::Claiming | ItemState::Held => Fact::WorkReleased { item, reason: None },
                 };
-                tx.record(recorded(&owed, fact, now));
+                tx.record(recorded(&entry, fact, now));
                 Ok(())
             })
         })
         .await
     }
 
-    /// There is nothing left to tell.
-    pub async fn drop_item(&self, owed: HeldItem, message: String, now: Timestamp) -> Result<(), StoreError> {
+    /// Removes an entry that cannot be delivered any more.
+    pub async fn drop_item(
+        &self,
+        entry: HeldItem,
+        message: String,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                if items::forget(tx, &owed.holder).await? {
-                    let fact = Fact::WorkDropped { item: owed.item.id.clone(), message };
-                    tx.record(recorded(&owed, fact, now));
+                if items::forget(tx, &entry.holder).await? {
+                    let fact = Fact::WorkDropped { item: entry.item.id.clone(), message };
+                    tx.record(recorded(&entry, fact, now));
                 }
                 Ok(())
             })
@@ -190,24 +206,24 @@ impl Store {
         .await
     }
 
-    /// The source could not be told. Said once for each new reason.
+    /// Schedules another try. An event is recorded once for each new reason.
     pub async fn postpone(
         &self,
-        owed: HeldItem,
+        entry: HeldItem,
         message: String,
         not_before: Timestamp,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
-                let known = match &owed.state {
+                let known = match &entry.state {
                     ItemState::Closing { last_error, .. } => last_error.as_deref() == Some(&message),
                     ItemState::Claiming | ItemState::Held => false,
                 };
-                let row = args![owed.holder.as_str(), not_before, message.as_str()];
+                let row = args![entry.holder.as_str(), not_before, message.as_str()];
                 if tx.execute(POSTPONE, row).await? == 1 && !known {
-                    let fact = Fact::WorkDelayed { item: owed.item.id.clone(), message };
-                    tx.record(recorded(&owed, fact, now));
+                    let fact = Fact::WorkDelayed { item: entry.item.id.clone(), message };
+                    tx.record(recorded(&entry, fact, now));
                 }
                 Ok(())
             })
@@ -216,20 +232,20 @@ impl Store {
     }
 }
 
-/// The clock was set back: what the node waits for comes no later than the longest wait from now.
+/// Limits waits after the clock was set back.
 pub(super) async fn clock_set_back(tx: &mut Tx<'_>, node: &str, now: Timestamp) -> Result<(), StoreError> {
-    let latest = now.checked_add(LONGEST_WAIT).unwrap_or(Timestamp::MAX);
-    tx.execute(CAP_OWED, args![node, latest]).await?;
-    let renewed = now.checked_add(RENEWED).unwrap_or(Timestamp::MAX);
+    let latest = now.checked_add(OUTBOX_LEASE).unwrap_or(Timestamp::MAX);
+    tx.execute(CAP_ENTRY_WAITS, args![node, latest]).await?;
+    let renewed = now.checked_add(CLAIM_RENEWAL_WINDOW).unwrap_or(Timestamp::MAX);
     tx.execute(CAP_CLAIMS, args![node, renewed]).await.map(drop)
 }
 
-/// Whoever has a debt in hand has two minutes.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(2);
-/// A claim that runs out by then is renewed.
-const RENEWED: SignedDuration = SignedDuration::from_mins(30);
+/// Maximum time that a node holds an outbox entry.
+const OUTBOX_LEASE: SignedDuration = SignedDuration::from_mins(2);
+/// Claims that expire within this time are renewed.
+const CLAIM_RENEWAL_WINDOW: SignedDuration = SignedDuration::from_mins(30);
 
-/// Part of the transaction that ends the job.
+/// Adds the result of a job to the outbox, in the transaction that ends the job.
 pub(super) async fn job_ended(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -239,12 +255,12 @@ pub(super) async fn job_ended(
     if job.work_item().is_none() {
         return Ok(());
     }
-    // A retry or a fork speaks of an item, too; only the holder has a row.
+    // A retry or a fork also names an item; only the holder has a row.
     let Some(held) = items::lock(tx, job.id().as_str()).await? else { return Ok(()) };
     let report = reports::of_attempt(tx, job.id(), job.attempts()).await?;
     let outcome = of_work(outcome, report.as_ref());
     let failures = match &outcome {
-        // That is not the item's fault.
+        // A failed start is not counted as a failure of the item.
         Outcome::Failed { error, .. } if error.kind == ErrorKind::StartFailed => so_far(tx, &held).await?,
         Outcome::Failed { error, .. } => {
             failures::count(tx, &held.queue, &held.item, job, &error.message, now).await?
@@ -263,7 +279,7 @@ pub(super) async fn job_ended(
         }
         Closing::Complete(_) => {}
     }
-    owe(tx, job.id().as_str(), &closing, None, now).await.map(drop)
+    add_outbox_entry(tx, job.id().as_str(), &closing, None, now).await.map(drop)
 }
 
 async fn so_far(tx: &mut Tx<'_>, held: &HeldItem) -> Result<u32, StoreError> {
@@ -278,19 +294,20 @@ async fn known_failures(tx: &mut Tx<'_>, queue: &str, item: &WorkItemId) -> Resu
 async fn give_up(tx: &mut Tx<'_>, claims: Vec<Row>, now: Timestamp) -> Result<(), StoreError> {
     for row in claims {
         let holder: String = row.get("holder")?;
-        owe(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now).await?;
+        add_outbox_entry(tx, &holder, &Closing::undo("the claim was not finished".to_owned()), None, now)
+            .await?;
     }
     Ok(())
 }
 
-/// Whether an item that names the job is the one that the job worked on. A person may have renamed it since.
+/// Returns true if an item that names the job is the one that the job worked on. A person may have renamed it.
 fn is_same_work(known: &WorkItem, now: &WorkItem) -> bool {
     let [known_text, text] = [known, now].map(|item| item.description.trim());
     known.id == now.id || (known_text == text && (known.title == now.title || !text.is_empty()))
 }
 
-/// Whether the holder has an item.
-async fn owe(
+/// Adds an outbox entry and returns whether the holder has an item.
+async fn add_outbox_entry(
     tx: &mut Tx<'_>,
     holder: &str,
     closing: &Closing,

@@ -1,4 +1,4 @@
-//! Providers: who may start at one, and until when one is used up.
+//! Providers: free slots, and until when a provider is used up.
 
 use std::collections::HashMap;
 
@@ -33,7 +33,7 @@ impl Store {
         self.read(|tx| Box::pin(all(tx))).await
     }
 
-    /// Somebody knows better: it takes jobs again. Says whether it took none.
+    /// Ends the pause of a provider, and returns whether it was paused.
     pub async fn unpark(&self, provider: String, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -54,8 +54,8 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
     rows.iter().map(|row| Ok((row.get("name")?, read(row)?))).collect()
 }
 
-/// Whether it takes one more job now. Asked before anything else is locked, since all that start there wait for each
-/// other here.
+/// Returns true if the provider has a free slot. Called before anything else is locked, because all starts at a
+/// provider wait for each other here.
 pub(super) async fn has_slot(
     tx: &mut Tx<'_>,
     slot: &ProviderSlot,
@@ -70,7 +70,7 @@ pub(super) async fn has_slot(
     Ok(row.map_or(Ok(0), |row| row.get::<i64>("running"))? < i64::from(max))
 }
 
-/// Only who paces its starts needs to know when.
+/// Records the provider of a job, and the time of its start if the provider paces starts.
 pub(super) async fn started(
     tx: &mut Tx<'_>,
     job: &JobId,
@@ -84,7 +84,7 @@ pub(super) async fn started(
     Ok(())
 }
 
-/// The job met the limit of its provider, if it has one.
+/// Pauses the provider of a job that reached its limit.
 pub(super) async fn park(
     tx: &mut Tx<'_>,
     job: &JobId,

@@ -1,4 +1,4 @@
-//! Reports: what agents say that their work came to. Each attempt has one, and the last one counts.
+//! Reports: results that agents state. Each attempt has one, and the last one counts.
 
 use std::path::PathBuf;
 
@@ -15,27 +15,27 @@ use super::{Store, StoreError, jobs};
 statements! {
     REPORT_OF_ATTEMPT = same "select report from attempts where job_id = $1 and number = $2";
     SAVE_REPORT = same "update attempts set report = $3 where job_id = $1 and number = $2";
-    DESK_OF_ATTEMPT = same "select node, directory from attempts where job_id = $1 and number = $2";
+    LOCATION_OF_ATTEMPT = same "select node, directory from attempts where job_id = $1 and number = $2";
 }
 
-/// What reporting came to.
+/// Result of reporting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReportMade {
-    /// Or it was said before.
+    /// Stored, or already stored before.
     Made(Report),
-    /// This attempt of the job does not run, or no longer.
+    /// This attempt of the job does not run.
     NotRunning,
 }
 
-/// Where an attempt works.
+/// Node and directory of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttemptDesk {
+pub struct AttemptLocation {
     pub node: String,
     pub directory: PathBuf,
 }
 
 impl Store {
-    /// The attempt's report from now on. Whoever says the same again changes nothing.
+    /// Stores the report of an attempt. The same report again changes nothing.
     pub async fn report(
         &self,
         job: JobId,
@@ -62,20 +62,24 @@ impl Store {
         .await
     }
 
-    /// Of a job's last attempt.
+    /// Returns the report of an attempt.
     pub async fn report_of(&self, job: JobId, attempt: u32) -> Result<Option<Report>, StoreError> {
         self.read(move |tx| Box::pin(async move { of_attempt(tx, &job, attempt).await })).await
     }
 
-    /// None if it has none yet, or there is no such attempt.
-    pub async fn desk_of(&self, job: JobId, attempt: u32) -> Result<Option<AttemptDesk>, StoreError> {
+    /// Returns where an attempt runs, or none if it has no directory yet or does not exist.
+    pub async fn location_of_attempt(
+        &self,
+        job: JobId,
+        attempt: u32,
+    ) -> Result<Option<AttemptLocation>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
-                let Some(row) = tx.one(DESK_OF_ATTEMPT, args![job.as_str(), attempt]).await? else {
+                let Some(row) = tx.one(LOCATION_OF_ATTEMPT, args![job.as_str(), attempt]).await? else {
                     return Ok(None);
                 };
                 let (node, directory): (String, Option<String>) = (row.get("node")?, row.get("directory")?);
-                Ok(directory.map(|directory| AttemptDesk { node, directory: directory.into() }))
+                Ok(directory.map(|directory| AttemptLocation { node, directory: directory.into() }))
             })
         })
         .await

@@ -1,7 +1,7 @@
-//! Retention: which jobs have ended, and their removal.
+//! Retention: ended jobs, and their removal.
 //!
-//! A job's row goes with its attempts. Its firing stays, so that a key that was used stays used; its events stay,
-//! and one more tells every node that the job's files are to go.
+//! A job's row is removed with its attempts. Its firing stays, so that its key stays used; its events stay, and one
+//! more tells every node to remove the job's files.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
@@ -35,7 +35,7 @@ statements! {
         and substr(job_id, 16) = $1 order by seq desc limit 1";
 }
 
-/// A job that nobody needs any more for what is under way.
+/// An ended job that nothing in progress needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub id: JobId,
@@ -43,32 +43,32 @@ pub struct Ended {
     pub at: Timestamp,
 }
 
-/// A job that is no more.
+/// A removed job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedJob {
     pub id: JobId,
     pub at: Timestamp,
-    /// None if somebody asked for the removal of this job.
+    /// Limit that it exceeded, or none if a person removed it.
     pub limit: Option<Limit>,
-    /// Who asked for it, if that is known.
+    /// Person who removed it, if known.
     pub by: Option<Actor>,
 }
 
-/// What asking for a job's removal came to.
+/// Result of removing a job.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pruned {
     Done(Job),
-    /// It has not ended, or the job named here has not and began from it.
+    /// The job, or the named job that began from it, has not ended.
     InUse {
         by: JobId,
     },
-    /// Somebody was faster.
+    /// The job was already removed.
     Gone,
 }
 
 impl Store {
-    /// Every job that may be pruned, in the order in which they were made. One that a live job came from may not:
-    /// a fork still asks for its parent's session. Neither may one whose hooks have not run.
+    /// Returns every job that may be pruned, in the order in which they were made. Excluded are jobs from which a live
+    /// job began, because a fork needs the parent's session, and jobs whose hooks have not run.
     pub async fn ended_jobs(&self, agent: Option<AgentName>) -> Result<Vec<Ended>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -86,10 +86,10 @@ impl Store {
         .await
     }
 
-    /// Removes jobs that have ended, each with the limit it is beyond, and answers with those that went. One that
-    /// is in use, or gone already, is left alone.
+    /// Removes ended jobs, each with the limit that it exceeds, and returns the removed ones. Jobs in use or already
+    /// removed are skipped.
     pub async fn prune(&self, mut jobs: Vec<(JobId, Limit)>, now: Timestamp) -> Result<Vec<Job>, StoreError> {
-        // Two who prune lock in the same order.
+        // Concurrent calls lock in the same order.
         jobs.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.write(move |tx| {
             Box::pin(async move {
@@ -109,7 +109,7 @@ impl Store {
         .await
     }
 
-    /// Removes one job because somebody asked for it.
+    /// Removes one job on request of a person.
     pub async fn remove_job(&self, id: JobId, now: Timestamp) -> Result<Pruned, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -122,7 +122,7 @@ impl Store {
         .await
     }
 
-    /// What became of a job that is not there; none if there never was one. Only the events know.
+    /// Returns a removed job from its event, or none if there never was one.
     pub async fn removed_job(&self, id: JobId) -> Result<Option<RemovedJob>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -132,7 +132,7 @@ impl Store {
         .await
     }
 
-    /// As above, for a job that is named by the last six characters of its id.
+    /// Returns a removed job by the last six characters of its id.
     pub async fn removed_job_by_suffix(&self, suffix: &str) -> Result<Option<RemovedJob>, StoreError> {
         let suffix = suffix.to_owned();
         self.read(move |tx| {

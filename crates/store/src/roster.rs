@@ -1,4 +1,4 @@
-//! Loading a fleet: which schedules and hooks there are by its config.
+//! Loading a fleet: the schedules and hooks of its config.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use super::database::event_log::Recorded;
 use super::{Store, StoreError, adoptions, cursors, schedules};
 
 impl Store {
-    /// Makes the store know every schedule and hook of the fleet; only what is new or changed is armed. Schedules that
-    /// the fleet no longer has keep their history.
+    /// Stores every schedule and hook of the fleet; only new and changed schedules are armed. Schedules that the fleet
+    /// no longer has keep their history.
     pub async fn load_schedules(&self, roster: Roster, now: Timestamp) -> Result<(), StoreError> {
         self.load_hooks(&roster).await?;
         let renamed = self.renamed(&roster).await?;
@@ -51,7 +51,7 @@ impl Store {
         .await
     }
 
-    /// What new schedules seem to have been called, among those that have fired.
+    /// Returns the probable former names of new schedules, among those that have fired.
     async fn renamed(&self, roster: &Roster) -> Result<HashMap<ScheduleId, Former>, StoreError> {
         let mut renamed = HashMap::new();
         for (schedule, formers) in roster.seem_renamed(&self.schedules().await?) {
@@ -66,7 +66,7 @@ impl Store {
     }
 }
 
-/// By id, the order in which rows are locked: two nodes may list the same schedules differently.
+/// Returns the schedules by id, the order in which rows are locked: two nodes may list them differently.
 fn in_order<'f>(roster: &'f Roster) -> Vec<(&'f Agent, &'f Schedule)> {
     let of_agent = |agent: &'f Agent| agent.schedules.iter().map(move |schedule| (agent, schedule));
     let mut all: Vec<_> = roster.agents.iter().flat_map(of_agent).collect();

@@ -1,4 +1,4 @@
-//! Schedules: turned on and off, held back.
+//! Schedules: enabling, disabling, pausing.
 
 use cowhand_core::breaker::BreakerState;
 use cowhand_core::event::Fact;
@@ -38,12 +38,12 @@ impl Store {
         self.read(|tx| Box::pin(all(tx))).await
     }
 
-    /// Says whether it was off.
+    /// Enables a schedule and returns whether it was disabled.
     pub async fn enable(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, now| schedule.enable(now).then_some(Fact::ScheduleEnabled)).await
     }
 
-    /// Says whether it was on.
+    /// Disables a schedule and returns whether it was enabled.
     pub async fn disable(&self, id: ScheduleId, why: DisabledBy, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.disable(why).then_some(Fact::ScheduleDisabled { why })
@@ -51,7 +51,7 @@ impl Store {
         .await
     }
 
-    /// Its trigger cannot go on; says whether it could before.
+    /// Records that its trigger cannot continue, and returns whether that is new.
     pub async fn give_up(&self, id: ScheduleId, reason: String, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, move |schedule, _| {
             schedule.give_up(&reason).then_some(Fact::ScheduleError { reason })
@@ -59,22 +59,22 @@ impl Store {
         .await
     }
 
-    /// The pause that its breaker made is over; says whether it was.
+    /// Ends the pause of its breaker, and returns whether it was paused.
     pub async fn resume(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, now| schedule.resume(now).then_some(Fact::ScheduleResumed)).await
     }
 
-    /// Its `end_at` has passed; says whether it was on.
+    /// Finishes a schedule whose `end_at` has passed, and returns whether it was active.
     pub async fn finish(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, _| schedule.finish().then_some(Fact::ScheduleFinished)).await
     }
 
-    /// Its `end_at` lies ahead again; says whether it had finished.
+    /// Reopens a schedule whose `end_at` is in the future again, and returns whether it had finished.
     pub async fn reopen(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.change(id, now, |schedule, now| schedule.reopen(now.wall).then_some(Fact::ScheduleArmed)).await
     }
 
-    /// The wall clock was set back: it goes on from now. Says whether it remembered times that lie ahead.
+    /// Restarts counting from now after the wall clock was set back. Returns whether it had times in the future.
     pub async fn recount(&self, id: ScheduleId, now: Timestamp) -> Result<bool, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
@@ -89,7 +89,7 @@ impl Store {
         .await
     }
 
-    /// What keeps it from firing for the time being, told once for each new reason; none when that is over.
+    /// Records why it cannot fire at present, once for each new reason; none when that is over.
     pub async fn note_trouble(
         &self,
         id: ScheduleId,
@@ -114,7 +114,7 @@ impl Store {
         .await
     }
 
-    /// Has these look for work as soon as their agents have a free place.
+    /// Makes these schedules look for work as soon as their agents have a free place.
     pub async fn look_for_work(&self, mut schedules: Vec<ScheduleId>) -> Result<(), StoreError> {
         // The order in which rows are locked.
         schedules.sort_unstable();
@@ -129,7 +129,7 @@ impl Store {
         .await
     }
 
-    /// It is due but has to wait; the first word of it counts.
+    /// Records that it is due but has to wait, once for each new reason. The earliest due time is kept.
     pub async fn hold(
         &self,
         id: ScheduleId,
@@ -183,12 +183,12 @@ pub(super) async fn get(tx: &mut Tx<'_>, id: ScheduleId) -> Result<Option<Schedu
     tx.one(GET_SCHEDULE, args![id]).await?.as_ref().map(read).transpose()
 }
 
-/// Says whether it is new.
+/// Adds a schedule and returns whether it is new.
 pub(super) async fn add(tx: &mut Tx<'_>, schedule: &ScheduleRecord) -> Result<bool, StoreError> {
     Ok(tx.execute(ADD_SCHEDULE, columns(schedule)?).await? != 0)
 }
 
-/// The row, kept from other writers until the end of the transaction.
+/// Returns the row and locks it until the end of the transaction.
 pub(super) async fn lock(tx: &mut Tx<'_>, id: ScheduleId) -> Result<ScheduleRecord, StoreError> {
     lock_opt(tx, id).await?.ok_or(StoreError::NoSchedule(id))
 }
@@ -206,11 +206,11 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
     let trigger = serde_json::to_string(&schedule.trigger);
     let trigger = trigger.map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
     let (state, why, paused_until) = match &schedule.state {
-        // That it has finished stands in a column of its own.
+        // A column of its own stores that it has finished.
         ScheduleState::Active | ScheduleState::Finished => ("active", None, None),
         ScheduleState::Disabled { why } => ("disabled", Some(why.as_str()), None),
         ScheduleState::Error { reason } => ("error", Some(reason.as_str()), None),
-        // On, but for the time being.
+        // A paused schedule is enabled.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
     };
     let fuse =

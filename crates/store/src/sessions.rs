@@ -1,4 +1,4 @@
-//! Sessions: which conversation a job goes on with, and where that belongs.
+//! Sessions: which conversation a job continues, and where it is.
 
 use std::path::{Path, PathBuf};
 
@@ -27,30 +27,30 @@ statements! {
         and ended_at is null";
 }
 
-/// A conversation that a job had, and where it can go on.
+/// A session of a job, and where it can be continued.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredSession {
     pub job: JobId,
     pub session_id: String,
     pub node: String,
-    /// None for jobs of versions that did not write it down.
+    /// Directory; none for jobs of versions that did not store it.
     pub directory: Option<PathBuf>,
     pub runtime: Option<String>,
-    /// How the attempt ended that had it last; none while it runs.
+    /// Outcome of the last attempt with this session; none while it runs.
     pub outcome: Option<Outcome>,
 }
 
-/// Of an attempt: where it was claimed, and what runs it.
+/// Node and runtime of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunsAt {
     pub provider: Option<String>,
-    /// None until it is launched.
+    /// Runtime; none before the launch.
     pub runtime: Option<String>,
 }
 
 impl Store {
-    /// Of the jobs with this key that ended since then, the newest one's. That of `job` itself does not count, nor do those
-    /// of forks: they leave the session that they came from alone.
+    /// Returns the session of the newest job with this key that ended since then. Sessions of `job` itself and of forks
+    /// are excluded: a fork does not change the session that it began from.
     pub async fn newest_session(
         &self,
         agent: AgentName,
@@ -67,7 +67,7 @@ impl Store {
         .await
     }
 
-    /// None if there is no such job, or it has none.
+    /// Returns the session of a job, or none.
     pub async fn session_of(&self, job: JobId) -> Result<Option<StoredSession>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -77,7 +77,7 @@ impl Store {
         .await
     }
 
-    /// Of the job's last attempt.
+    /// Returns where the job's last attempt runs.
     pub async fn runs_at(&self, job: JobId) -> Result<Option<RunsAt>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -90,7 +90,7 @@ impl Store {
         .await
     }
 
-    /// Nobody goes on with what this job said: its session cannot be found any more.
+    /// Forgets the session of a job because it cannot be found any more.
     pub async fn forget_session(&self, job: JobId) -> Result<(), StoreError> {
         self.write(move |tx| {
             Box::pin(async move { tx.execute(SET_KEY, args![job.as_str(), None::<String>]).await.map(drop) })
@@ -98,8 +98,8 @@ impl Store {
         .await
     }
 
-    /// Writes where an attempt is about to run, and by what. False if the attempt is not current any more: somebody else has
-    /// settled it.
+    /// Stores where an attempt is about to run, and its runtime. Returns false if the attempt is not current: another
+    /// node has settled it.
     pub async fn set_place(
         &self,
         job: JobId,
@@ -118,12 +118,12 @@ impl Store {
     }
 }
 
-/// The agent begins anew.
+/// Forgets all sessions of an agent.
 pub(super) async fn forget_all(tx: &mut Tx<'_>, agent: &AgentName) -> Result<(), StoreError> {
     tx.execute(FORGET_SESSIONS, args![agent.as_str()]).await.map(drop)
 }
 
-/// Whether another job with this key runs, on whatever node. Asked under the agent's lock.
+/// Returns true if another job with this key runs on any node. The caller holds the agent's lock.
 pub(super) async fn is_taken(
     tx: &mut Tx<'_>,
     agent: &AgentName,

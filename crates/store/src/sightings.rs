@@ -1,4 +1,4 @@
-//! Sightings: what a polled list showed, so that each item fires once and again when it comes back.
+//! Sightings: items that a polled list showed, so that each item fires once, and again when it comes back.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,7 +20,7 @@ statements! {
             and key in (select json_array_elements_text(($2::text)::json))";
 }
 
-/// What was known of an item.
+/// Known state of an item.
 #[derive(Clone, Copy)]
 struct Known {
     generation: u32,
@@ -28,9 +28,9 @@ struct Known {
 }
 
 impl Store {
-    /// Takes everything that a list shows now, each item by its first key, and answers the keys of those that have not
-    /// fired, in the order of the list: what is new, what came back, and what was seen before somebody could fire it.
-    /// If the list is as it was, nothing is written.
+    /// Records everything that a list shows now, each item by its first key, and returns the keys that have not fired,
+    /// in the order of the list: new items, items that came back, and items that were seen but not fired. An unchanged
+    /// list writes nothing.
     pub async fn sight(
         &self,
         schedule: ScheduleId,
@@ -45,12 +45,12 @@ impl Store {
                 self.write(move |tx| Box::pin(note(tx, schedule, list))).await?
             }
         };
-        // A generation that was written a moment ago cannot have fired.
+        // A generation that was just written cannot have fired.
         let open = keys.into_iter().enumerate().filter(|(_, key)| !fired.contains(key.as_str()));
         Ok(open.collect())
     }
 
-    /// What was seen before, and which of the keys that this list can have by it are used up.
+    /// Reads known items, and which of the possible keys have fired.
     async fn look(
         &self,
         schedule: ScheduleId,
@@ -72,7 +72,7 @@ impl Store {
     }
 }
 
-/// Looks again with the schedule locked: another node may have seen the same list.
+/// Reads again with the schedule locked: another node may have seen the same list.
 async fn note(
     tx: &mut Tx<'_>,
     schedule: ScheduleId,
@@ -97,9 +97,9 @@ fn read(row: &Row) -> Result<(String, Known), StoreError> {
 }
 
 struct Listed {
-    /// The key of each entry of the list, as it is now.
+    /// Current key of each entry of the list.
     keys: Vec<FiringKey>,
-    /// What is different from what was seen before.
+    /// Changes to the known items.
     writes: Vec<(String, Known)>,
 }
 

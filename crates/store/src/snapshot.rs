@@ -1,4 +1,4 @@
-//! What the planner looks at: every schedule and every job that has not ended, at one moment.
+//! The input of the planner: every schedule and every job that has not ended, at one moment.
 
 use cowhand_core::budget::{Amount, Ledger};
 use cowhand_core::id::ScheduleId;
@@ -30,21 +30,21 @@ statements! {
         order by prepare_number, due_at, key";
 }
 
-/// All that is asked of a work item here.
+/// Fields of a work item that the planner needs.
 #[derive(Deserialize)]
 struct Named {
     id: WorkItemId,
 }
 
 impl Store {
-    /// As [`Self::snapshot`], with what was spent, as far as the fleet has budgets.
+    /// Reads a snapshot with spent amounts, if the fleet has budgets.
     pub async fn snapshot_of(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
-        // First the money: what starts in between is counted once more by its claim, in any case.
+        // Spending is read first: a job that starts in between is counted again by its claim.
         let ledger = self.spending(roster, now).await?;
         Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
     }
 
-    /// The firings of a schedule that are to be prepared now, in their order.
+    /// Returns the firings of a schedule that are to be prepared now, in their order.
     pub async fn to_prepare(&self, schedule: ScheduleId) -> Result<Vec<FiringKey>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -59,7 +59,7 @@ impl Store {
         .await
     }
 
-    /// Without what was spent, and with the times of jobs as they were written, whatever happened to the clock since.
+    /// Reads a snapshot without spent amounts, with job times as they were written, without clock corrections.
     pub async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.take_snapshot(None).await
     }
@@ -102,13 +102,13 @@ fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
     })
 }
 
-/// The present, and what leases say that it is.
+/// Current time, and the time for leases.
 struct Clocks {
     now: Moment,
     leases: Moment,
 }
 
-/// When a job may start, on the wall clock as it is set now.
+/// Returns when a job may start, by the wall clock as it is set now.
 pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timestamp>, StoreError> {
     let not_before = row.time_opt("not_before")?;
     let backoff = row.moment_opt("backoff_from", "backoff_boot")?;
@@ -118,7 +118,7 @@ pub(super) fn not_before(row: &Row, now: Option<Moment>) -> Result<Option<Timest
     })
 }
 
-/// When the lease runs out, on the wall clock as it is set now. Running without one cannot be; if it is, nobody holds it.
+/// Returns when the lease expires, by the wall clock as it is set now. A running job without a lease counts as expired.
 fn lease_until(row: &Row, clocks: Option<&Clocks>) -> Result<Timestamp, StoreError> {
     let Some(until) = row.moment_opt("expires_at", "boot")? else { return Ok(Timestamp::MIN) };
     Ok(clocks.map_or(until.wall, |clocks| clocks.now.plus(until.since(clocks.leases)).wall))
@@ -151,8 +151,8 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
     })
 }
 
-/// The runtime of the session that the job goes on with: a limit ended what it did there. One that had done nothing may as
-/// well begin elsewhere.
+/// Returns the runtime of the session that the job continues after a usage limit. A job that had done nothing may start
+/// with another runtime.
 fn resumes(row: &Row) -> Result<Option<String>, StoreError> {
     let limited = row.json_opt::<Outcome>("outcome")?.is_some_and(|outcome| outcome.is_limit());
     if !limited || row.get::<i64>("parks")? == 0 || row.get::<Option<String>>("session_id")?.is_none() {

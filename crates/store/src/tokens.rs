@@ -1,4 +1,4 @@
-//! Tokens: who may use the API over TCP. The store never sees a token itself, only its hash.
+//! Tokens: access to the API over TCP. The store contains only hashes of tokens.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::TokenName;
@@ -25,7 +25,8 @@ statements! {
 
 /// All that is known of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Token {
+#[schemars(rename = "Token")]
+pub struct TokenRecord {
     pub name: TokenName,
     pub scope: Scope,
     pub created_at: Timestamp,
@@ -34,7 +35,7 @@ pub struct Token {
     pub revoked_at: Option<Timestamp>,
 }
 
-/// A token that somebody is to get.
+/// A token to be added.
 #[derive(Debug, Clone)]
 pub struct NewToken {
     pub name: TokenName,
@@ -44,18 +45,18 @@ pub struct NewToken {
     pub expires_at: Option<Timestamp>,
 }
 
-impl Token {
+impl TokenRecord {
     pub fn is_good(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }
 
-/// Not every request writes down that there was one.
-const USED_LATELY: SignedDuration = SignedDuration::from_mins(1);
+/// Resolution of the time of last use, so that not every request writes.
+const TOKEN_USE_RESOLUTION: SignedDuration = SignedDuration::from_mins(1);
 
 impl Store {
-    /// None if a token that is not revoked has the name.
-    pub async fn add_token(&self, new: NewToken, now: Timestamp) -> Result<Option<Token>, StoreError> {
+    /// Adds a token. Returns none if a token that is not revoked has the name.
+    pub async fn add_token(&self, new: NewToken, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let NewToken { name, scope, hash, expires_at } = new;
@@ -71,29 +72,33 @@ impl Store {
         .await
     }
 
-    /// All there ever were, the oldest first.
-    pub async fn tokens(&self) -> Result<Vec<Token>, StoreError> {
+    /// Returns all tokens, the oldest first, including revoked ones.
+    pub async fn tokens(&self) -> Result<Vec<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         rows.iter().map(read).collect()
     }
 
-    /// None if there is no such token, or no more.
-    pub async fn revoke_token(&self, name: TokenName, now: Timestamp) -> Result<Option<Token>, StoreError> {
+    /// Revokes a token. Returns none if there is no such token, or it is revoked.
+    pub async fn revoke_token(
+        &self,
+        name: TokenName,
+        now: Timestamp,
+    ) -> Result<Option<TokenRecord>, StoreError> {
         self.write(move |tx| {
             Box::pin(async move {
                 let Some(row) = live(tx, &name).await? else { return Ok(None) };
                 let id: String = row.get("id")?;
                 tx.execute(REVOKE_TOKEN, args![id, now]).await?;
                 tx.record(Recorded::of_fleet(Fact::TokenRevoked { name }, now));
-                Ok(Some(Token { revoked_at: Some(now), ..read(&row)? }))
+                Ok(Some(TokenRecord { revoked_at: Some(now), ..read(&row)? }))
             })
         })
         .await
     }
 
-    /// Whose hash this is; revoked and expired tokens are nobody's. Every row is compared, and each in the same time:
-    /// how long it takes says nothing about how much of a hash was right.
-    pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<Token>, StoreError> {
+    /// Returns the token with this hash, unless it is revoked or expired. Every row is compared in constant time, so
+    /// that the duration does not reveal how much of a hash was right.
+    pub async fn use_token(&self, hash: &str, now: Timestamp) -> Result<Option<TokenRecord>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(ALL_TOKENS, args![]).await })).await?;
         let mut found = None;
         for row in rows {
@@ -107,7 +112,7 @@ impl Store {
         if !token.is_good(now) {
             return Ok(None);
         }
-        if token.last_used_at.is_none_or(|last| now.duration_since(last) >= USED_LATELY) {
+        if token.last_used_at.is_none_or(|last| now.duration_since(last) >= TOKEN_USE_RESOLUTION) {
             let id: String = row.get("id")?;
             self.write(move |tx| Box::pin(async move { tx.execute(TOKEN_USED, args![id, now]).await }))
                 .await?;
@@ -120,8 +125,8 @@ async fn live(tx: &mut Tx<'_>, name: &TokenName) -> Result<Option<Row>, StoreErr
     tx.one(LIVE_TOKEN, args![name.as_str()]).await
 }
 
-fn read(row: &Row) -> Result<Token, StoreError> {
-    Ok(Token {
+fn read(row: &Row) -> Result<TokenRecord, StoreError> {
+    Ok(TokenRecord {
         name: row.parse("name")?,
         scope: row.parse("scope")?,
         created_at: row.time("created_at")?,

@@ -1,4 +1,4 @@
-//! What was spent, by day, agent, schedule and model.
+//! Usage by quarter of an hour, agent, schedule and model.
 
 use cowhand_core::budget::{self, Amount};
 use cowhand_core::cut::cut;
@@ -43,21 +43,21 @@ statements! {
     USAGE_BETWEEN = same "select * from usage where slot >= $1 and slot < $2 order by slot, agent, schedule, model";
 }
 
-/// What the attempts came to that ended in one quarter of an hour.
+/// Usage of the attempts that ended in one quarter of an hour.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Spent {
-    /// When it began.
+pub struct UsageSlot {
+    /// Start of the quarter.
     pub slot: Timestamp,
     pub agent: AgentName,
-    /// None if no schedule fired them.
+    /// Schedule, or none if no schedule fired them.
     pub schedule: Option<ScheduleName>,
-    /// None for the attempts themselves, and for money of which no model is known.
+    /// Model; none for the attempts themselves, and for costs without a known model.
     pub model: Option<String>,
     pub attempts: u64,
     pub usage: ModelUsage,
 }
 
-/// What a work item has cost, whoever worked on it.
+/// Cost of a work item over all jobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpentOnItem {
     pub item: String,
@@ -78,8 +78,8 @@ pub struct SpentOnJob {
 }
 
 impl Store {
-    /// From then up to, not including, then. Both are taken as begins of quarters.
-    pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<Spent>, StoreError> {
+    /// Returns the usage from `from` until before `until`. Both count as starts of quarters.
+    pub async fn spent(&self, from: Timestamp, until: Timestamp) -> Result<Vec<UsageSlot>, StoreError> {
         let times = args![from, until];
         self.read(|tx| {
             Box::pin(async move { tx.all(USAGE_BETWEEN, times).await?.iter().map(read).collect() })
@@ -87,13 +87,13 @@ impl Store {
         .await
     }
 
-    /// What each work item has cost in all, of those that somebody worked on since then; the dearest first.
+    /// Returns the total cost of each work item that was worked on since then, the most expensive first.
     pub async fn spent_on_items(&self, from: Timestamp, limit: u32) -> Result<Vec<SpentOnItem>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_OF_ITEMS, args![from, limit]).await }));
         rows.await?.iter().map(read_item).collect()
     }
 
-    /// The dearest jobs among those with an attempt that ended in this time, and what these attempts cost.
+    /// Returns the most expensive jobs with an attempt that ended in this period, and the cost of these attempts.
     pub async fn spent_on_jobs(
         &self,
         from: Timestamp,
@@ -105,14 +105,15 @@ impl Store {
         rows.await?.iter().map(read_job).collect()
     }
 
-    /// Since there is a store: by agent, and by model where one is known.
+    /// Returns the total usage by agent, and by model where one is known.
     pub async fn spent_in_all(&self) -> Result<Vec<(AgentName, Option<String>, ModelUsage)>, StoreError> {
         let rows = self.read(|tx| Box::pin(async move { tx.all(USAGE_IN_ALL, args![]).await })).await?;
         rows.iter().map(|row| Ok((row.parse("agent")?, model(row)?, usage(row)?))).collect()
     }
 }
 
-/// Rows are taken in the order of their models, so that two who settle cannot wait for each other.
+/// Adds the usage of an attempt. Rows are locked in the order of their models, so that two transactions cannot wait for
+/// each other.
 pub(super) async fn add(
     tx: &mut Tx<'_>,
     job: &Job,
@@ -159,7 +160,7 @@ async fn add_to_item(
     usage.per_model.values().for_each(|model| whole.add(model));
     let row = args![
         item.id.to_string(),
-        cut(&item.title, 0, LONGEST_TITLE),
+        cut(&item.title, 0, MAX_TITLE_BYTES),
         stored(whole.input_tokens),
         stored(whole.output_tokens),
         stored(whole.cache_creation_input_tokens),
@@ -171,28 +172,28 @@ async fn add_to_item(
     Ok(())
 }
 
-const LONGEST_TITLE: usize = 200;
+const MAX_TITLE_BYTES: usize = 200;
 
-/// The begin of the quarter of an hour. Days begin at one in every time zone.
+/// Returns the start of the quarter of an hour. Days begin at such a time in every time zone.
 fn slot(now: Timestamp) -> Timestamp {
-    const QUARTER: i64 = 15 * 60;
-    Timestamp::from_second(now.as_second().div_euclid(QUARTER) * QUARTER).unwrap_or(now)
+    const SLOT_SECONDS: i64 = 15 * 60;
+    Timestamp::from_second(now.as_second().div_euclid(SLOT_SECONDS) * SLOT_SECONDS).unwrap_or(now)
 }
 
-/// More than any attempt tells, whose figures are bounded where they are read. The sum of a day has to stay a number.
-const MOST: u64 = 4 * MOST_TOKENS;
+/// Upper bound of a stored amount, larger than any attempt reports, so that the sum of a day does not overflow.
+const MAX_STORED_AMOUNT: u64 = 4 * MOST_TOKENS;
 
 fn stored(amount: u64) -> i64 {
-    amount.min(MOST).cast_signed()
+    amount.min(MAX_STORED_AMOUNT).cast_signed()
 }
 
 fn microdollars(cost_usd: Option<f64>) -> i64 {
-    cost_usd.map_or(0, budget::microdollars).min(MOST).cast_signed()
+    cost_usd.map_or(0, budget::microdollars).min(MAX_STORED_AMOUNT).cast_signed()
 }
 
-fn read(row: &Row) -> Result<Spent, StoreError> {
+fn read(row: &Row) -> Result<UsageSlot, StoreError> {
     let schedule: String = row.get("schedule")?;
-    Ok(Spent {
+    Ok(UsageSlot {
         slot: row.time("slot")?,
         agent: row.parse("agent")?,
         schedule: (!schedule.is_empty()).then(|| row.parse("schedule")).transpose()?,

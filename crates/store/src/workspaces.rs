@@ -1,7 +1,7 @@
-//! Workspaces: directories that a job has to itself, each on one node.
+//! Workspaces: directories of single jobs, each on one node.
 //!
-//! A row is written before the directory is made and goes after it, so that whoever is killed in between leaves nothing
-//! that nobody knows of.
+//! A row is written before the directory is made and removed after it, so that a killed process leaves no unknown
+//! directory.
 
 use std::path::{Path, PathBuf};
 
@@ -36,35 +36,35 @@ statements! {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkspaceState {
-    /// It may be half there.
+    /// It may be incomplete.
     Making,
     Used,
-    /// Its job has ended. With a time, it is kept for a session that may go on until then.
+    /// Its job has ended. With a time, it is kept until then for a session that may continue.
     Kept {
         until: Option<Timestamp>,
     },
-    /// The directory is gone; the branch holds commits that are nowhere else.
+    /// The directory is removed; the branch contains commits that are nowhere else.
     Branch,
 }
 
-/// A workspace, and how its job stands.
+/// A workspace and the state of its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownWorkspace {
     pub workspace: Workspace,
     pub state: WorkspaceState,
-    /// None if the job was pruned.
+    /// Status of its job, or none if the job was pruned.
     pub job_status: Option<JobStatus>,
 }
 
 impl KnownWorkspace {
-    /// Whether its job has not ended.
+    /// Returns true if its job has not ended.
     pub const fn is_live(&self) -> bool {
         matches!(self.job_status, Some(JobStatus::Pending | JobStatus::Running))
     }
 }
 
 impl Store {
-    /// A workspace is about to be made.
+    /// Records a workspace that is about to be made.
     pub async fn note_workspace(&self, workspace: Workspace, now: Timestamp) -> Result<(), StoreError> {
         let Workspace { node, path, job, agent, kind, repository, branch, base } = workspace;
         let args = args![
@@ -81,7 +81,7 @@ impl Store {
         self.write(move |tx| Box::pin(async move { tx.execute(NOTE_WORKSPACE, args).await.map(drop) })).await
     }
 
-    /// Hands a workspace on to another job, if the one that has it is over.
+    /// Passes a workspace on to another job if its job has ended.
     pub async fn take_workspace(
         &self,
         node: String,
@@ -110,7 +110,7 @@ impl Store {
         .await
     }
 
-    /// On whichever node, and also if only its branch is left.
+    /// Returns the workspace of a job on any node, also if only its branch is left.
     pub async fn workspace_anywhere(&self, job: JobId) -> Result<Option<KnownWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move {
@@ -120,7 +120,7 @@ impl Store {
         .await
     }
 
-    /// All of a node, the newest first.
+    /// Returns all workspaces of a node, the newest first.
     pub async fn workspaces(&self, node: String) -> Result<Vec<KnownWorkspace>, StoreError> {
         self.read(move |tx| {
             Box::pin(async move { tx.all(WORKSPACES_OF_NODE, args![node]).await?.iter().map(read).collect() })
@@ -144,14 +144,14 @@ impl Store {
         self.write(move |tx| Box::pin(async move { tx.execute(KEEP_WORKSPACE, args).await.map(drop) })).await
     }
 
-    /// Nothing is left of it.
+    /// Removes the record of a removed workspace.
     pub async fn forget_workspace(&self, workspace: &Workspace) -> Result<(), StoreError> {
         let args = args![workspace.node.as_str(), text(&workspace.path)];
         self.write(move |tx| Box::pin(async move { tx.execute(DROP_WORKSPACE, args).await.map(drop) })).await
     }
 }
 
-/// Paths are made from names that are text; where one is not, making the workspace was refused.
+/// Converts a path to text. Paths are made from names that are text; otherwise the workspace was not made.
 fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

@@ -1,8 +1,8 @@
 //! Opens files below a root directory without following a symbolic link.
 //!
 //! The daemon reads files that an agent can write, and may read what the agent may not. A symbolic link in such a place
-//! would make the daemon read, and hand on, a file of the agent's choice. So every read of that kind goes through here:
-//! the root may be reached by a link, nothing below it may, and only regular files are opened.
+//! would make the daemon read and pass on a file of the agent's choice. So every read of that kind goes through here:
+//! the path of the root may contain links, nothing below it may, and only regular files are opened.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -44,13 +44,13 @@ impl From<NotOpened> for io::Error {
 #[derive(Debug)]
 pub struct Root(OwnedFd);
 
-/// The number of links on a path before it is taken for a loop, as in the kernel.
-const MOST_LINKS: usize = 40;
+/// Maximum number of links on a path before it counts as a loop, as in the kernel.
+const MAX_LINKS: usize = 40;
 
 impl Root {
     /// Opens a directory, following links on its own path.
     pub fn open(path: &Path) -> Result<Self, NotOpened> {
-        Ok(Self(rustix::fs::openat(CWD, path, DIRECTORY, Mode::empty()).map_err(not_opened)?))
+        Ok(Self(rustix::fs::openat(CWD, path, OPEN_DIRECTORY, Mode::empty()).map_err(not_opened)?))
     }
 
     /// Opens a directory that the config names. Links on its path are followed, except for those that lie in one of
@@ -58,13 +58,13 @@ impl Root {
     pub fn configured(path: &Path, writable: &[PathBuf]) -> Result<Self, NotOpened> {
         let real = resolve(path, writable)?;
         let below = real.strip_prefix("/").unwrap_or(&real);
-        // What became a link since it was resolved is not followed here.
+        // A component that became a link since it was resolved is not followed.
         Self::open(Path::new("/"))?.directory(below)
     }
 
     /// Opens a directory below this one.
     pub fn directory(&self, below: &Path) -> Result<Self, NotOpened> {
-        Ok(Self(self.open_at(&plain(below)?, DIRECTORY)?))
+        Ok(Self(self.open_at(&plain(below)?, OPEN_DIRECTORY)?))
     }
 
     /// Opens a regular file below this directory for reading.
@@ -86,7 +86,7 @@ impl Root {
 
     /// Lists the names in this directory, each with its type.
     pub fn entries(&self) -> Result<Vec<(OsString, FileType)>, NotOpened> {
-        let listed = rustix::fs::openat(&self.0, ".", LISTED, Mode::empty()).map_err(not_opened)?;
+        let listed = rustix::fs::openat(&self.0, ".", LIST_DIRECTORY, Mode::empty()).map_err(not_opened)?;
         let mut found = Vec::new();
         for entry in Dir::new(listed).map_err(not_opened)? {
             let entry = entry.map_err(not_opened)?;
@@ -95,7 +95,7 @@ impl Root {
                 continue;
             }
             let kind = match entry.file_type() {
-                // Not every file system says it.
+                // Some file systems do not state the type.
                 FileType::Unknown => match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(about) => FileType::from_raw_mode(about.st_mode),
                     Err(Errno::NOENT) => continue,
@@ -110,10 +110,10 @@ impl Root {
 
     /// Opens the directory itself, to lock or to sync it.
     pub fn handle(&self) -> io::Result<File> {
-        Ok(rustix::fs::openat(&self.0, ".", LISTED, Mode::empty())?.into())
+        Ok(rustix::fs::openat(&self.0, ".", LIST_DIRECTORY, Mode::empty())?.into())
     }
 
-    /// Makes a file in this directory that was not there, for the owner only.
+    /// Creates a new file in this directory, for the owner only.
     pub fn create_new(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)?.into())
@@ -130,7 +130,7 @@ impl Root {
     }
 
     fn open_file(&self, below: &Path, mode: OFlags) -> Result<File, NotOpened> {
-        // A pipe that nobody writes to must not be waited for.
+        // Opening a pipe without a writer must not block.
         let flags = mode | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = File::from(self.open_at(&plain(below)?, flags)?);
         if file.metadata()?.is_file() { Ok(file) } else { Err(NotOpened::NotRegular) }
@@ -139,21 +139,21 @@ impl Root {
     fn open_at(&self, below: &Path, flags: OFlags) -> Result<OwnedFd, NotOpened> {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         match rustix::fs::openat2(&self.0, below, flags, Mode::empty(), resolve) {
-            // Older kernels do not have it, and some filters of containers do not let it through.
+            // Older kernels do not have this call, and some seccomp filters of containers refuse it.
             Err(Errno::NOSYS | Errno::PERM) => self.walk(below, flags),
             opened => opened.map_err(not_opened),
         }
     }
 
-    /// Does what `openat2` does, one component after the other.
+    /// Opens a path component by component, as `openat2` does.
     fn walk(&self, below: &Path, flags: OFlags) -> Result<OwnedFd, NotOpened> {
-        let mut at = rustix::fs::openat(&self.0, ".", DIRECTORY, Mode::empty()).map_err(not_opened)?;
+        let mut at = rustix::fs::openat(&self.0, ".", OPEN_DIRECTORY, Mode::empty()).map_err(not_opened)?;
         let mut names = below.components().peekable();
         while let Some(name) = names.next() {
-            let flags = if names.peek().is_some() { DIRECTORY } else { flags };
+            let flags = if names.peek().is_some() { OPEN_DIRECTORY } else { flags };
             let name = name.as_os_str();
             at = match rustix::fs::openat(&at, name, flags | OFlags::NOFOLLOW, Mode::empty()) {
-                // What the kernel says about a link depends on the flags.
+                // The kernel's error for a link depends on the flags.
                 Err(Errno::NOTDIR) if is_link(&at, name) => return Err(NotOpened::Link),
                 opened => opened.map_err(not_opened)?,
             };
@@ -162,8 +162,8 @@ impl Root {
     }
 }
 
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const OPEN_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const LIST_DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Resolves every link on a path, unless it lies in one of `writable`.
 pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> {
@@ -186,7 +186,7 @@ pub fn resolve(path: &Path, writable: &[PathBuf]) -> Result<PathBuf, NotOpened> 
             Err(error) => return Err(error.into()),
         };
         links += 1;
-        if links > MOST_LINKS || writable.iter().any(|place| real.starts_with(place)) {
+        if links > MAX_LINKS || writable.iter().any(|place| real.starts_with(place)) {
             return Err(NotOpened::Link);
         }
         if target.is_absolute() {
@@ -236,7 +236,7 @@ fn not_opened(error: Errno) -> NotOpened {
         Errno::NOENT | Errno::NOTDIR => NotOpened::Missing,
         Errno::LOOP => NotOpened::Link,
         Errno::XDEV => NotOpened::Outside,
-        // A socket, a pipe without a reader, a directory that was to be written.
+        // A socket, a pipe without a reader, or a directory that was opened for writing.
         Errno::NXIO | Errno::ISDIR => NotOpened::NotRegular,
         error => NotOpened::Io(error.into()),
     }

@@ -1,4 +1,4 @@
-//! The clocks: the system's, or those that a test moves by hand.
+//! The clocks: the system's, or a clock that a test sets.
 
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// Whole microseconds, which is what the store keeps.
+/// A clock with whole microseconds, as the store keeps them.
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
     #[default]
@@ -31,13 +31,13 @@ struct HandTime {
     awake: i64,
 }
 
-/// The wall clock can be set, and a machine can sleep: nobody waits longer than this without another look.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Maximum length of a sleep: the wall clock can be set, and a machine can be suspended.
+const MAX_SLEEP: Duration = Duration::from_secs(30);
 
-/// Identifies the boot. Where the kernel does not tell, readings of one process belong together and to no others.
-static BOOT: LazyLock<Uuid> = LazyLock::new(|| {
-    let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
-    told.and_then(|id| id.trim().parse().ok()).unwrap_or_else(Uuid::now_v7)
+/// Id of the boot. If the kernel does not state one, only readings of the same process are comparable.
+static BOOT_ID: LazyLock<Uuid> = LazyLock::new(|| {
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+    boot_id.and_then(|id| id.trim().parse().ok()).unwrap_or_else(Uuid::now_v7)
 });
 
 impl Clock {
@@ -62,12 +62,12 @@ impl Clock {
     /// Reads the boot clock.
     pub fn boot(&self) -> BootTime {
         match self {
-            Self::System => BootTime::new(*BOOT, microseconds(ClockId::Boottime)),
+            Self::System => BootTime::new(*BOOT_ID, microseconds(ClockId::Boottime)),
             Self::ByHand(hand) => hand.time().boot,
         }
     }
 
-    /// Reads all clocks, as nearly at the same instant as can be.
+    /// Reads all clocks as close to the same instant as possible.
     pub fn reading(&self) -> Reading {
         match self {
             Self::System => system_reading(),
@@ -78,7 +78,7 @@ impl Clock {
         }
     }
 
-    /// Lets time pass until `now`. Only for a clock that is moved by hand; the system's goes its own way.
+    /// Lets time pass until `now`. Only for a test clock; the system clock ignores it.
     pub fn set(&self, now: Timestamp) {
         self.by(|time| {
             let passed = now.duration_since(time.wall).max(SignedDuration::ZERO);
@@ -87,17 +87,17 @@ impl Clock {
         });
     }
 
-    /// Sets the wall clock of a clock that is moved by hand, while no time passes.
+    /// Sets the wall clock of a test clock while no time passes.
     pub fn step(&self, now: Timestamp) {
         self.by(|time| time.wall = now);
     }
 
-    /// Suspends the machine of a clock that is moved by hand until `now`.
+    /// Suspends the machine of a test clock until `now`.
     pub fn suspend(&self, now: Timestamp) {
         self.by(|time| (time.wall, time.boot) = (now, time.boot.plus(now.duration_since(time.wall))));
     }
 
-    /// Boots the machine of a clock that is moved by hand, at `now`.
+    /// Reboots the machine of a test clock at `now`.
     pub fn reboot(&self, now: Timestamp) {
         self.by(|time| *time = HandTime { wall: now, boot: BootTime::new(Uuid::now_v7(), 0), awake: 0 });
     }
@@ -109,12 +109,12 @@ impl Clock {
         }
     }
 
-    /// Until `at` or a little earlier: whoever waits looks at the clock again afterwards.
+    /// Waits until `at` or a little earlier: the caller reads the clock again.
     pub async fn wait_until(&self, at: Option<Timestamp>) {
         match self {
             Self::System => {
                 let left = at.map_or(SignedDuration::MAX, |at| at.duration_since(self.now()));
-                let left = Duration::try_from(left).unwrap_or_default().min(LONGEST_WAIT);
+                let left = Duration::try_from(left).unwrap_or_default().min(MAX_SLEEP);
                 tokio::time::sleep(left).await;
             }
             Self::ByHand(hand) => {
@@ -133,20 +133,21 @@ impl HandClock {
     }
 }
 
-/// A process may be stopped between two readings, which would look like a step of the clock: then it reads again.
+/// Reads the system's clocks. A process may be stopped between two readings, which would look like a step of the clock;
+/// then they are read again.
 fn system_reading() -> Reading {
-    const TRIES: usize = 5;
-    const CLOSE: i64 = 10_000;
+    const MAX_READINGS: usize = 5;
+    const MAX_READING_NANOS: i64 = 10_000;
     let read = || {
         let before = microseconds(ClockId::Boottime);
         let (wall, awake) = (whole(Timestamp::now()), microseconds(ClockId::Monotonic));
         let took = microseconds(ClockId::Boottime) - before;
-        let now = Moment { wall, boot: Some(BootTime::new(*BOOT, before)) };
+        let now = Moment { wall, boot: Some(BootTime::new(*BOOT_ID, before)) };
         (took, Reading { now, awake })
     };
     let mut best = read();
-    for _ in 1..TRIES {
-        if best.0 < CLOSE {
+    for _ in 1..MAX_READINGS {
+        if best.0 < MAX_READING_NANOS {
             break;
         }
         best = std::cmp::min_by_key(best, read(), |(took, _)| *took);

@@ -1,20 +1,20 @@
-//! Folders and files of ours whose mode somebody changed. Any process of the same owner can do that, also one in a sandbox of
-//! Landlock: what cannot be reached because of its mode is not gone.
+//! Folders and files whose mode was changed. Any process of the same owner can do that, also one in a Landlock sandbox:
+//! a file that cannot be reached because of a mode is not missing.
 
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-const FOLDER: u32 = 0o700;
-const FILE: u32 = 0o600;
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
-/// Gives a folder or file of this user back to its owner alone. Returns the mode that it had, or none if nothing was to be
-/// done. A link, and what belongs to somebody else, is left as it is.
+/// Restores the mode of a folder or file of this user. Returns the mode that it had, or none if it was right. Links and
+/// files of other owners are not changed.
 pub fn reopen(path: &Path) -> io::Result<Option<u32>> {
     let found = fs::symlink_metadata(path)?;
     let own = rustix::process::geteuid().as_raw();
-    let right = if found.is_dir() { FOLDER } else { FILE };
+    let right = if found.is_dir() { FOLDER_MODE } else { FILE_MODE };
     let mode = found.mode() & 0o777;
     if found.is_symlink() || found.uid() != own || mode == right {
         return Ok(None);
@@ -23,7 +23,7 @@ pub fn reopen(path: &Path) -> io::Result<Option<u32>> {
     Ok(Some(mode))
 }
 
-/// Finds the folder on the way to a path that this user may not search; none if the path can be looked at.
+/// Returns the folder on a path that this user may not search; none if the path is accessible.
 pub fn closed_folder(path: &Path) -> Option<PathBuf> {
     let path = std::path::absolute(path).ok()?;
     let mut way: Vec<&Path> = path.ancestors().collect();
@@ -34,7 +34,7 @@ pub fn closed_folder(path: &Path) -> Option<PathBuf> {
     })
 }
 
-/// What opens such a folder again.
+/// Returns the command that restores the mode of a folder.
 pub fn advice(folder: &Path) -> String {
     let own = rustix::process::geteuid().as_raw();
     let shown = folder.display();

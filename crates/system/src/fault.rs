@@ -1,9 +1,8 @@
-//! Places where a test can make the program die, as a power cut would: at once, with nothing cleaned up; or where it can
-//! make a piece of work panic.
+//! Faults for tests: places where the process can be killed, as by a power failure, or where a task panics.
 //!
-//! `COWHAND_FAULT=claimed` kills the process when it comes to that place, `COWHAND_FAULT=claimed:3` the third time.
-//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable a place costs one look at a
-//! value that was read once.
+//! `COWHAND_FAULT=claimed` kills the process when it reaches that place, `COWHAND_FAULT=claimed:3` the third time.
+//! `COWHAND_FAULT=panic:read:3` panics there the first three times. Without the variable, a place costs one read of a
+//! cached value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,16 +15,17 @@ struct Planned {
 
 #[derive(Debug)]
 enum End {
-    /// Of the process, when so many are left that it is this one.
+    /// Kills the process when the count reaches zero.
     Process(AtomicU32),
-    /// Of whoever comes by, so many times.
+    /// Panics this number of times.
     Work(AtomicU32),
 }
 
-static PLANNED: OnceLock<Option<Planned>> = OnceLock::new();
+static PLANNED_FAULT: OnceLock<Option<Planned>> = OnceLock::new();
 
 pub fn place(name: &str) {
-    let Some(planned) = PLANNED.get_or_init(planned).as_ref().filter(|planned| planned.place == name) else {
+    let Some(planned) = PLANNED_FAULT.get_or_init(planned).as_ref().filter(|planned| planned.place == name)
+    else {
         return;
     };
     match &planned.end {
@@ -42,9 +42,10 @@ pub fn place(name: &str) {
 }
 
 fn planned() -> Option<Planned> {
-    let wish = std::env::var("COWHAND_FAULT").ok()?;
-    let (wish, panics) = wish.strip_prefix("panic:").map_or((&*wish, false), |wish| (wish, true));
-    let (place, turn) = wish.split_once(':').unwrap_or((wish, "1"));
+    let planned = std::env::var("COWHAND_FAULT").ok()?;
+    let (planned, panics) =
+        planned.strip_prefix("panic:").map_or((&*planned, false), |planned| (planned, true));
+    let (place, turn) = planned.split_once(':').unwrap_or((planned, "1"));
     let turn = AtomicU32::new(turn.parse().ok()?);
     Some(Planned { place: place.to_owned(), end: if panics { End::Work(turn) } else { End::Process(turn) } })
 }

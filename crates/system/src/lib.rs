@@ -1,4 +1,4 @@
-//! What the operating system gives: the clock, files that others can influence, work on blocking threads, faults for tests.
+//! Services of the operating system: the clock, files that others can influence, blocking threads, faults for tests.
 
 pub mod beneath;
 pub mod blocking;

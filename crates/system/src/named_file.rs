@@ -1,23 +1,23 @@
 //! Opens files that a person names: in the config, in a variable, or on the command line.
 //!
-//! The path may be a symbolic link, as those of certbot are. What stands there must be a regular file: a named pipe
-//! would be waited for without end, and a device may never end. Where an agent may write, `beneath` opens files.
+//! The path may be a symbolic link, as those of certbot are. The file must be regular: opening a named pipe would
+//! block, and a device may never end. Where an agent may write, `beneath` opens files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-/// The most bytes of a certificate, of a chain of them, and of a private key.
-pub const KEY_BYTES: u64 = 1 << 20;
+/// Maximum size of a certificate, of a chain of them, and of a private key.
+pub const MAX_KEY_BYTES: u64 = 1 << 20;
 
-/// Opens a regular file for reading. Never waits for anybody who might write to it.
+/// Opens a regular file for reading, without blocking.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Opening a device can have effects of its own, so it is looked at first.
+    // Opening a device can have side effects, so its type is checked first.
     regular(&fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    // Another file may have taken its place since.
+    // Another file may have replaced it meanwhile.
     regular(&file.metadata()?)?;
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! A panic of one piece of work: told, and kept from taking anything else with it.
+//! Containment of a panic in one task.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,30 +8,31 @@ use futures_util::FutureExt;
 use tokio::task::JoinError;
 use tracing::error;
 
-/// Before a loop that panicked is begun anew.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Delay before a loop that panicked is restarted.
+const RESTART_DELAY: Duration = Duration::from_secs(5);
 
-/// Told after the name of the piece of work.
+/// Message of a panic, which follows the name of the task.
 #[derive(Debug, thiserror::Error)]
 #[error("panicked: {0}")]
 pub struct Panicked(String);
 
-/// What the work came to, or what it said when it panicked. Whatever it had in hand may be half done: nobody uses it again.
+/// Runs a future and returns its result or the message of its panic. State that it used may be inconsistent and must
+/// not be used again.
 pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
-    // In a box, or whoever waits for it would be as large as the work.
+    // Boxed, so that the caller's future stays small.
     let work = Box::pin(work);
     async move { AssertUnwindSafe(work).catch_unwind().await.map_err(|thrown| Panicked(words_of(&*thrown))) }
 }
 
-/// A loop that nobody else begins anew.
+/// Runs a loop and restarts it after a panic.
 pub async fn again_and_again<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = caught(begin()).await {
-        error!("{what} {panicked}; it is begun anew in {} s", PAUSE.as_secs());
-        tokio::time::sleep(PAUSE).await;
+        error!("{what} {panicked}; it is begun anew in {} s", RESTART_DELAY.as_secs());
+        tokio::time::sleep(RESTART_DELAY).await;
     }
 }
 
-/// A task that has ended, if it did so in a way that nobody meant.
+/// Logs a task that ended unexpectedly.
 pub fn tell(what: &str, ended: Result<(), JoinError>) {
     if let Some(thrown) = ended.err().and_then(|error| error.try_into_panic().ok()) {
         error!("{what} {}", Panicked(words_of(&*thrown)));

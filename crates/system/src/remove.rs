@@ -1,17 +1,17 @@
-//! What was not there is as good as removed.
+//! Removal of files that may be missing.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Says whether nothing is at this path. What cannot be looked at now, for example because a folder above it has another
-/// mode, is not gone.
-pub fn is_gone(path: &Path) -> bool {
+/// Returns true if nothing is at this path. A path that cannot be checked, for example because of the mode of a folder
+/// above it, counts as existing.
+pub fn is_missing(path: &Path) -> bool {
     let kind = fs::metadata(path).err().map(|error| error.kind());
     matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }
 
-/// Any other trouble with a removal stays one.
+/// Ignores the error of a missing file.
 pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -19,14 +19,14 @@ pub fn absent_is_ok(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Nobody makes files for long in a folder that is being removed.
-const MOST_TRIES: usize = 1_000;
+/// Limit of repeated removals of a folder in which other processes still write.
+const MAX_REMOVE_TRIES: usize = 1_000;
 
-/// Removes a folder with all that is in it, links as links. While it is removed, another thread that looks at the same job
-/// may make a file in it, or a dying keeper may write its last words: what came in between is removed, too.
+/// Removes a folder with everything in it, without following links. Another thread or an ending keeper may create a
+/// file meanwhile; that is removed as well.
 pub fn remove_folder(folder: &Path) -> io::Result<()> {
     let mut removed = fs::remove_dir_all(folder);
-    for _ in 1..MOST_TRIES {
+    for _ in 1..MAX_REMOVE_TRIES {
         match removed {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
                 std::thread::yield_now();

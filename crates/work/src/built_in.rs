@@ -1,34 +1,37 @@
-//! The sources that come with the program, by the names that `type` in the config uses.
+//! The sources that are part of cowhand, under the names that `type` in the config uses.
 
 use std::sync::Arc;
 
 use cowhand_core::shape;
 
-use super::registry::{Factory, Registry};
-use super::setting::Setting;
+use super::registry::{SourceFactory, SourceRegistry};
+use super::setting::SourceContext;
 use super::{WorkSource, files, github};
 
-impl Default for Registry {
+impl Default for SourceRegistry {
     fn default() -> Self {
         Self::with_built_ins()
     }
 }
 
-impl Registry {
+impl SourceRegistry {
     pub fn with_built_ins() -> Self {
         let mut registry = Self::empty();
         registry.add_built_ins();
         registry
     }
 
-    /// What is registered already stays, so a program may put its own in the place of a built-in one.
+    /// Registers the built-in sources. A name that is already registered keeps its source, so a program can replace a
+    /// built-in one.
     pub fn add_built_ins(&mut self) {
-        let github = |config: &shape::WorkSource, setting: &Setting| {
+        let github = |config: &shape::WorkSource, setting: &SourceContext| {
             let source = github::GitHubWorkSource::from_config(config, setting)?;
             Ok(Arc::new(source) as Arc<dyn WorkSource>)
         };
-        let built_ins: [(&str, Arc<Factory>); 2] =
-            [(files::NAME, Arc::new(files::Files::from_config)), (github::SOURCE_TYPE, Arc::new(github))];
+        let built_ins: [(&str, Arc<SourceFactory>); 2] = [
+            (files::NAME, Arc::new(files::FilesWorkSource::from_config)),
+            (github::SOURCE_TYPE, Arc::new(github)),
+        ];
         for (name, factory) in built_ins {
             self.register_if_free(name, factory);
         }

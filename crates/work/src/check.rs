@@ -1,36 +1,36 @@
-//! What `doctor` hears about a source.
+//! The result of checking a source, for `doctor`.
 
 use super::WorkSourceError;
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct SourceFinding {
     pub what: String,
-    pub verdict: Verdict,
-    /// How it stands and, if it is not well, what to do.
+    pub verdict: SourceHealth,
+    /// State of the checked thing and, if it is not good, what to do.
     pub detail: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum SourceHealth {
     Good,
-    /// It works, but somebody should look at it.
+    /// The source works, but a person should look at it.
     Warning,
-    /// Nothing can be taken from here, or told.
+    /// The source cannot be used.
     Problem,
 }
 
-impl Finding {
+impl SourceFinding {
     pub fn good(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { what: what.into(), verdict: Verdict::Good, detail: detail.into() }
+        Self { what: what.into(), verdict: SourceHealth::Good, detail: detail.into() }
     }
 
     pub fn warning(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Warning, ..Self::good(what, detail) }
+        Self { verdict: SourceHealth::Warning, ..Self::good(what, detail) }
     }
 
     pub fn problem(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Problem, ..Self::good(what, detail) }
+        Self { verdict: SourceHealth::Problem, ..Self::good(what, detail) }
     }
 
     pub fn of_error(what: impl Into<String>, error: &WorkSourceError) -> Self {

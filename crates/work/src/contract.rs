@@ -1,4 +1,4 @@
-//! What every source has to keep to, as a test that anybody who writes one can run.
+//! The contract that every source has to keep, as a test that authors of sources can run.
 
 use std::sync::Arc;
 
@@ -11,11 +11,12 @@ use jiff::Timestamp;
 
 use super::{Claimant, WorkSource};
 
-/// Takes items through their lives and panics at the first thing that is wrong.
+/// Takes items through all their states and panics at the first violation.
 ///
-/// `handles` are several ways to the same queue, as separate programs would have them; it has at least four available
-/// items and nobody else uses it. Claims hold until `until`, which lies ahead. `picture` shows all that the outside
-/// system knows, in any form: what is told twice must look the same as told once.
+/// `handles` are several handles to the same queue, as separate programs would have. The queue has at least four
+/// available items, and nothing else uses it. Claims are valid until `until`, which lies in the future. `picture`
+/// returns the whole state of the outside system in any form: after a repeated call it must be the same as after the
+/// first.
 pub async fn assert_work_source_contract(
     handles: &[Arc<dyn WorkSource>],
     until: Timestamp,
@@ -164,7 +165,7 @@ impl Subject {
     async fn is_over(&self, id: &WorkItemId) {
         use ClaimFailureReason::{AlreadyClaimed, InvalidState, NotFound};
         assert!(!self.available(id).await, "{id} was reported and is available");
-        // Whoever lists nothing that is closed may also not find it any more.
+        // A source that does not list closed items may also report them as not found.
         self.is_refused(id, &[InvalidState, NotFound, AlreadyClaimed]).await;
     }
 
@@ -190,7 +191,7 @@ impl Subject {
 
     async fn only_the_holder_gives_back(&self, id: &WorkItemId) {
         self.must_claim(id, &self.by("holder")).await;
-        // An error or an answer: either is fine, as long as the claim stands.
+        // The source may return an error or a result, as long as the claim remains.
         let stranger = self.by("stranger");
         _ = self.source().release_work(id, &ReleaseOptions::default(), &stranger).await;
         assert!(!self.available(id).await, "a stranger released {id}");

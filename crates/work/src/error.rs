@@ -1,4 +1,4 @@
-//! What can go wrong with a source.
+//! Errors of work sources.
 
 pub mod github;
 
@@ -10,44 +10,44 @@ use cowhand_core::work::WorkItemId;
 
 use github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
-/// Callers decide by it: what can be tried again, what a person has to mend.
+/// An error of a source. Callers decide by the variant whether to retry or to tell a person.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkSourceError {
     #[error("there is no work source {name:?}; there are {}", .available.join(", "))]
     Unknown { name: String, available: Vec<String> },
     #[error("a work source {0:?} is registered already")]
     Duplicate(String),
-    /// The config names something that cannot be used.
+    /// The config contains a value that cannot be used.
     #[error("{0}")]
     Config(String),
     #[error("there is no work item {0}")]
     NotFound(WorkItemId),
-    /// What was to be told would be about somebody else's work.
+    /// The item is not held by the claimant, so the report would be about another claimant's work.
     #[error("the claim of {item} is not ours any more: it {stands}")]
     NotHeld { item: WorkItemId, stands: String },
-    /// Another item has the name of ours.
+    /// Another item has taken the id of the claimed one.
     #[error("the claim of {0} is not ours any more: it is another item by now")]
     Replaced(WorkItemId),
-    /// It may be slow, or not be reached.
+    /// The source did not answer in time.
     #[error("the source did not answer within {} seconds; `cowhand doctor` says whether it can be reached", .0.as_secs())]
     Silent(Duration),
-    /// The source did not give the item back, and says why in a sentence.
+    /// The source did not release the item; `why` is a sentence with the reason.
     #[error("{item} is not ours to give back: {why}")]
     NotReleased { item: WorkItemId, why: String },
-    /// A folder or file that could not be read or written.
+    /// A folder or file could not be read or written.
     #[error("{}: {error}", .path.display())]
     Io { path: PathBuf, error: io::Error },
     #[error(transparent)]
     GitHubApi(#[from] GitHubApiError),
     #[error(transparent)]
     GitHubAuth(#[from] GitHubAuthError),
-    /// Of a source outside this crate.
+    /// An error of a source outside this crate.
     #[error(transparent)]
     Other(#[from] anyhow::Error),
 }
 
 impl WorkSourceError {
-    /// Whether the same call may go well later.
+    /// Returns true if the same call can succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::GitHubApi(error) => error.is_retryable(),
@@ -63,7 +63,7 @@ impl WorkSourceError {
         }
     }
 
-    /// Names the queue, where the message does not say by itself which source is meant.
+    /// Adds the name of the queue where the message does not identify the source.
     #[must_use]
     pub fn of_queue(self, queue: &str) -> Self {
         match self {
@@ -72,17 +72,17 @@ impl WorkSourceError {
         }
     }
 
-    /// The item is somebody else's: there is nothing left to tell.
+    /// Returns true if the item belongs to another claimant, so there is nothing to report.
     pub fn is_moot(&self) -> bool {
         matches!(self, Self::NotHeld { .. } | Self::Replaced(_) | Self::NotReleased { .. })
     }
 
-    /// The item is not where it was. It may come back: a folder that is not mounted is empty, too.
+    /// Returns true if the item was not found. It may come back: a folder that is not mounted is also empty.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::NotFound(_))
     }
 
-    /// What the outside system asked us to wait.
+    /// Returns how long the outside system asked us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::GitHubApi(GitHubApiError { kind: ApiFailure::RateLimit { wait, .. }, .. }) => *wait,

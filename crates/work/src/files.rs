@@ -1,8 +1,8 @@
 //! `type: files`: a folder of Markdown files with YAML front matter, one for each item.
 //!
-//! The `status` of a file is the item's state, and the file is the only place where it stands: a person with an editor
-//! is as good as a program. Whoever changes one holds a lock on the folder, reads the file again under it, and replaces
-//! it as a whole, so of many processes exactly one takes an item, and nobody ever sees half a file.
+//! The `status` of a file is the state of the item and is stored nowhere else, so a person can change it with an
+//! editor. A process that changes a file holds a lock on the folder, reads the file again under the lock, and replaces
+//! it as a whole. So exactly one of many processes claims an item, and no reader sees an incomplete file.
 
 mod folder;
 mod front_matter;
@@ -22,49 +22,50 @@ use cowhand_core::work::{
     ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
 };
 
-use self::folder::{Folder, MOST_BYTES_CLAIMED};
-use self::life::Trouble;
-use super::setting::Setting;
-use super::{Claimant, Claimer, Finding, Standing, WorkSource, WorkSourceError};
+use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
+use self::life::ItemError;
+use super::setting::SourceContext;
+use super::{Claimant, Claimer, QueueState, SourceFinding, WorkSource, WorkSourceError};
 use cowhand_system::beneath::NotOpened;
 use cowhand_system::clock::Clock;
 
 pub const NAME: &str = "files";
 
 #[derive(Debug, Clone)]
-pub struct Files(Arc<Inner>);
+pub struct FilesWorkSource(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     folder: Folder,
     clock: Clock,
-    /// Each is said once, not at every look.
+    /// Warnings that were logged. Each is logged once.
     warned: Mutex<HashSet<Skipped>>,
 }
 
-/// A Markdown file in the folder that is no item.
+/// A Markdown file in the folder that is not an item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Skipped {
     pub file: PathBuf,
-    /// Reads on after the file's name: "is larger than 1 MiB".
+    /// Reason, which continues a sentence that begins with the file name: "is larger than 1 MiB".
     pub reason: String,
 }
 
-impl Files {
+impl FilesWorkSource {
     pub fn new(folder: impl Into<PathBuf>, clock: Clock) -> Self {
         Self::outside_of(folder, Vec::new(), clock)
     }
 
-    /// Makes one that follows no link to its folder that lies in one of `writable`.
+    /// Creates a source that does not follow links to its folder that lie in one of `writable`.
     fn outside_of(folder: impl Into<PathBuf>, writable: Vec<PathBuf>, clock: Clock) -> Self {
         let folder = Folder::new(folder.into(), writable);
         Self(Arc::new(Inner { folder, clock, warned: Mutex::default() }))
     }
 
-    /// As the registry makes it. Whether the folder is there is asked when it is needed: it may be made later.
+    /// Creates a source from its config, for the registry. The folder may be created later, so its existence is checked
+    /// when it is used.
     pub fn from_config(
         config: &shape::WorkSource,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let shape::WorkSource::Files { path, .. } = config else {
             return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
@@ -77,7 +78,7 @@ impl Files {
         self.0.folder.path()
     }
 
-    /// Every Markdown file that cannot be an item, with the reason.
+    /// Returns every Markdown file that cannot be an item, with the reason.
     pub async fn skipped(&self) -> Result<Vec<Skipped>, WorkSourceError> {
         self.blocking(|files| {
             let mut skipped = Vec::new();
@@ -88,7 +89,7 @@ impl Files {
         .await
     }
 
-    /// Disks and locks make a thread wait, which the threads of the async runtime must not.
+    /// Runs `work` on a blocking thread: disks and locks must not block the threads of the async runtime.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner) -> Result<T, WorkSourceError> + Send + 'static,
@@ -100,7 +101,7 @@ impl Files {
 }
 
 #[async_trait]
-impl WorkSource for Files {
+impl WorkSource for FilesWorkSource {
     fn source_type(&self) -> &str {
         NAME
     }
@@ -112,7 +113,7 @@ impl WorkSource for Files {
 
     async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError> {
         let (item, by) = (item.clone(), by.clone());
-        self.blocking(move |files| Ok(files.claim(&item, &by).unwrap_or_else(Trouble::refusal))).await
+        self.blocking(move |files| Ok(files.claim(&item, &by).unwrap_or_else(ItemError::refusal))).await
     }
 
     async fn renew_claim(&self, item: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
@@ -142,9 +143,9 @@ impl WorkSource for Files {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError> {
         let item = item.clone();
-        self.blocking(move |files| match files.look(&item, MOST_BYTES_CLAIMED) {
+        self.blocking(move |files| match files.look(&item, MAX_CLAIMED_ITEM_BYTES) {
             Ok((entry, ..)) => Ok(Some(entry.item)),
-            Err(Trouble::Gone(_)) => Ok(None),
+            Err(ItemError::Missing(_)) => Ok(None),
             Err(trouble) => Err(trouble.into()),
         })
         .await
@@ -155,9 +156,9 @@ impl WorkSource for Files {
         self.blocking(move |files| files.moved(&item, &by)).await
     }
 
-    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+    async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let item = item.clone();
-        self.blocking(move |files| files.standing(&item)).await
+        self.blocking(move |files| files.queue_state(&item)).await
     }
 
     fn claimer(&self, item: &WorkItem) -> Option<Claimer> {
@@ -170,14 +171,14 @@ impl WorkSource for Files {
         self.blocking(move |files| files.offer(&item)).await
     }
 
-    async fn check(&self) -> Vec<Finding> {
+    async fn check(&self) -> Vec<SourceFinding> {
         let findings = self.blocking(|files| Ok(files.findings())).await;
-        findings.unwrap_or_else(|error| vec![Finding::of_error("folder", &error)])
+        findings.unwrap_or_else(|error| vec![SourceFinding::of_error("folder", &error)])
     }
 }
 
 impl Inner {
-    /// Says why the folder cannot be opened, and what to do about it.
+    /// Explains why the folder cannot be opened, and what to do.
     fn unusable(&self, error: NotOpened) -> WorkSourceError {
         let path = self.folder.path().to_owned();
         let error = match error {
@@ -190,28 +191,28 @@ impl Inner {
         WorkSourceError::Io { path, error }
     }
 
-    fn findings(&self) -> Vec<Finding> {
+    fn findings(&self) -> Vec<SourceFinding> {
         let path = self.folder.path();
         match self.folder.root() {
             Ok(_) => {}
             Err(NotOpened::Missing) => {
                 let help = format!("is not there; `mkdir -p {}` makes it", path.display());
-                return vec![Finding::problem("folder", help)];
+                return vec![SourceFinding::problem("folder", help)];
             }
-            Err(error) => return vec![Finding::of_error("folder", &self.unusable(error))],
+            Err(error) => return vec![SourceFinding::of_error("folder", &self.unusable(error))],
         }
         let mut findings = vec![match tempfile::tempfile_in(path) {
-            Ok(_) => Finding::good("folder", "can be written"),
-            Err(error) => Finding::problem("folder", format!("cannot be written: {error}")),
+            Ok(_) => SourceFinding::good("folder", "can be written"),
+            Err(error) => SourceFinding::problem("folder", format!("cannot be written: {error}")),
         }];
         let mut skipped = Vec::new();
         if let Err(error) = self.each(|looked| skipped.extend(looked.err())) {
-            findings.push(Finding::of_error("folder", &error));
+            findings.push(SourceFinding::of_error("folder", &error));
         }
         skipped.sort();
         findings.extend(skipped.into_iter().map(|Skipped { file, reason }| {
             let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            Finding::warning(name, format!("is no item, because the file {reason}"))
+            SourceFinding::warning(name, format!("is no item, because the file {reason}"))
         }));
         findings
     }

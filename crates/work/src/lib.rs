@@ -1,6 +1,6 @@
-//! Work sources: *what* agents work on. A schedule decides when to look; a source has the items.
+//! Work sources: where agents get their work items. A schedule decides when to look for items.
 //!
-//! Adding one is implementing [`WorkSource`], registering a factory for it ([`Registry`]), and passing the same
+//! To add a source, implement [`WorkSource`], register a factory for it ([`SourceRegistry`]), and pass the same
 //! [`contract`] as the built-in ones. `examples/own_work_source.rs` does it outside this crate.
 
 mod built_in;
@@ -16,10 +16,10 @@ pub mod source;
 pub mod sources;
 pub mod unusable;
 
-pub use check::{Finding, Verdict};
+pub use check::{SourceFinding, SourceHealth};
 pub use error::WorkSourceError;
-pub use registry::Registry;
-pub use setting::Setting;
-pub use source::{CHANGING, READING, guarded, within};
-pub use source::{Claimant, Claimer, ExpiredClaim, Standing, WorkSource, tries_the_next};
-pub use sources::{For, Next, NextOptions, Sources};
+pub use registry::SourceRegistry;
+pub use setting::SourceContext;
+pub use source::{Claimant, Claimer, ExpiredClaim, QueueState, WorkSource, tries_the_next};
+pub use source::{SOURCE_CHANGE_TIMEOUT, SOURCE_READ_TIMEOUT, guarded, within};
+pub use sources::{For, NextItem, NextOptions, WorkSources};

@@ -1,33 +1,33 @@
-//! How many requests the outside system has answered, and how many it still allows.
+//! Requests that the outside system has answered, and requests that it still allows.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// How things stand with GitHub's patience.
+/// Use of GitHub's rate limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Quota {
-    /// The main budget as last told.
+    /// Main rate limit as last stated.
     pub rate_limit: Option<RateLimitInfo>,
     pub requests: u64,
-    /// Answers that nothing had changed; they cost nothing.
+    /// Answers that nothing had changed, which do not count against the limit.
     pub conditional_hits: u64,
-    /// How often and how long calls have waited before they tried again.
+    /// Number and length of waits before a retry.
     pub waits: u64,
     pub waited: Duration,
-    /// Set while GitHub wants to hear nothing from us.
+    /// End of the time in which GitHub wants no requests.
     pub blocked_until: Option<Timestamp>,
 }
 
-/// One of GitHub's budgets, as its last answer told it.
+/// One of GitHub's rate limits, as its last answer states it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RateLimitInfo {
-    /// The most requests in an hour.
+    /// Maximum number of requests in an hour.
     pub limit: u64,
     pub remaining: u64,
-    /// When `remaining` is `limit` again.
+    /// Time at which `remaining` is reset to `limit`.
     pub reset: Timestamp,
-    /// Which budget: `core`, `search` and so on.
+    /// Name of the limit: `core`, `search` and so on.
     pub resource: String,
 }

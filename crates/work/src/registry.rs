@@ -1,4 +1,4 @@
-//! Which sources there are: factories by name.
+//! The registry of sources: factories by name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,41 +7,41 @@ use std::sync::Arc;
 use cowhand_core::shape;
 use cowhand_core::work::WorkItemId;
 
-use super::setting::Setting;
+use super::setting::SourceContext;
 use super::{WorkSource, WorkSourceError};
 
-/// Makes a source of its config.
-pub type Factory =
-    dyn Fn(&shape::WorkSource, &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
+/// Function that creates a source from its config.
+pub type SourceFactory =
+    dyn Fn(&shape::WorkSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
 
-/// A value that whoever starts a fleet hands over, not one for the whole process: two fleets in one program, or two
-/// tests, then cannot change each other's sources, and nothing depends on what was loaded first.
+/// Registry of sources. It is passed to a fleet and is not global, so two fleets in one program, or two tests, cannot
+/// change each other's sources, and the order of loading does not matter.
 #[derive(Clone)]
-pub struct Registry {
-    factories: BTreeMap<String, Arc<Factory>>,
+pub struct SourceRegistry {
+    factories: BTreeMap<String, Arc<SourceFactory>>,
 }
 
-impl fmt::Debug for Registry {
+impl fmt::Debug for SourceRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Registry").field(&self.registered()).finish()
     }
 }
 
-impl Registry {
+impl SourceRegistry {
     pub fn empty() -> Self {
         Self { factories: BTreeMap::new() }
     }
 
-    /// Registers a source under a name that is still free. A name that is taken keeps its source.
-    pub(crate) fn register_if_free(&mut self, name: &str, factory: Arc<Factory>) {
+    /// Registers a source unless the name is taken.
+    pub(crate) fn register_if_free(&mut self, name: &str, factory: Arc<SourceFactory>) {
         self.factories.entry(name.to_owned()).or_insert(factory);
     }
 
-    /// Under the name that `{type: custom, name: …}` uses and with which the ids of its items begin.
+    /// Registers a source under the name that `{type: custom, name: …}` uses and with which the ids of its items begin.
     pub fn register(
         &mut self,
         name: &str,
-        factory: impl Fn(&shape::WorkSource, &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError>
+        factory: impl Fn(&shape::WorkSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError>
         + Send
         + Sync
         + 'static,
@@ -60,7 +60,7 @@ impl Registry {
     pub fn create(
         &self,
         config: &shape::WorkSource,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let Some(factory) = self.factories.get(config.name()) else {
             return Err(WorkSourceError::Unknown {
@@ -75,12 +75,12 @@ impl Registry {
         self.factories.contains_key(name)
     }
 
-    /// All names, in the order of the alphabet.
+    /// Returns all names in alphabetical order.
     pub fn registered(&self) -> Vec<&str> {
         self.factories.keys().map(String::as_str).collect()
     }
 
-    /// Whether there was one.
+    /// Removes a source and returns whether it existed.
     pub fn unregister(&mut self, name: &str) -> bool {
         self.factories.remove(name).is_some()
     }

@@ -1,4 +1,4 @@
-//! What a source may need from outside its config.
+//! The context that a source gets in addition to its config.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,25 +7,25 @@ use std::sync::Arc;
 
 use cowhand_system::clock::Clock;
 
-/// From a name to a value.
+/// Lookup of a variable by name.
 type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// What a source may need from outside its config.
+/// Context that a source gets in addition to its config.
 #[derive(Clone)]
-pub struct Setting {
-    /// Where relative paths begin: the directory of the root config file.
+pub struct SourceContext {
+    /// Directory of the root config file, in which relative paths begin.
     pub base: PathBuf,
-    /// By which a source decides whether a claim has run out.
+    /// Clock that decides whether a claim has expired.
     pub clock: Clock,
-    /// Directories in which agents in a sandbox may write: a source does not follow links that lie there.
+    /// Directories in which sandboxed agents may write. A source does not follow links that lie there.
     pub writable: Vec<PathBuf>,
-    /// What people call the fleet.
+    /// Name of the fleet for people.
     fleet_name: Option<String>,
     variables: Arc<Variables>,
 }
 
-/// Without the variables: some of them are secret.
-impl fmt::Debug for Setting {
+/// Leaves out the variables, because some are secret.
+impl fmt::Debug for SourceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Setting")
             .field("base", &self.base)
@@ -34,8 +34,8 @@ impl fmt::Debug for Setting {
     }
 }
 
-impl Setting {
-    /// With the variables that the config itself sees: the environment and, below it, those of `.env`.
+impl SourceContext {
+    /// Creates a context with the variables of the config: the environment and, with lower precedence, those of `.env`.
     pub fn of_base(base: &Path, dotenv: HashMap<String, String>) -> Self {
         Self::new(base, move |name| std::env::var(name).ok().or_else(|| dotenv.get(name).cloned()))
     }
@@ -63,7 +63,7 @@ impl Setting {
         Self { writable, ..self }
     }
 
-    /// For a fleet of this name; one without is called as the folder of its config.
+    /// Sets the name of the fleet. A fleet without a name is named after the folder of its config.
     #[must_use]
     pub fn named(self, fleet: Option<&str>) -> Self {
         let folder = self.base.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -76,7 +76,7 @@ impl Setting {
         self.fleet_name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// An environment variable; one that is set to nothing counts as not set.
+    /// Returns an environment variable. An empty value counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.variables)(name).filter(|value| !value.is_empty())
     }

@@ -1,4 +1,4 @@
-//! What every source can do.
+//! The trait of work sources.
 
 use std::time::Duration;
 
@@ -10,69 +10,69 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::quota::Quota;
-use super::{Finding, WorkSourceError};
+use super::{SourceFinding, WorkSourceError};
 use cowhand_system::panic::{Panicked, caught};
 
-/// Who takes an item, and until when that holds without another word.
+/// Who claims an item, and until when the claim is valid without a renewal.
 ///
-/// It stands in the outside system beside the item, so that fleets that share no store do not take the same one, and
-/// so that telling a fact twice can be noticed there.
+/// It is stored in the outside system beside the item, so that fleets with different stores do not claim the same item,
+/// and so that a repeated report can be detected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimant {
-    /// Of everybody who shares our store.
+    /// Id of the fleet, which all nodes with the same store share.
     pub fleet: String,
-    /// The job, or the person who claimed by hand.
+    /// Job, or person who claimed by hand.
     pub holder: String,
     pub until: Timestamp,
 }
 
-/// Who has claimed an item, as its source tells.
+/// Who has claimed an item, as its source states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimer {
     pub fleet: String,
-    /// The job, or the person who claimed by hand.
+    /// Job, or person who claimed by hand.
     pub holder: String,
 }
 
-/// How an item stands in its queue.
+/// State of an item in its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// Anybody may claim it.
+pub enum QueueState {
+    /// The item can be claimed.
     Available,
     Claimed,
-    /// It is there, and not offered: a person has to decide about it.
+    /// The item exists but is not offered: a person has to decide.
     Withdrawn,
-    /// Nothing is left to do, or it is gone.
+    /// The item is completed or does not exist.
     Done,
 }
 
-/// An item that stands as claimed although its claimer has been silent for too long.
+/// An item whose claim was not renewed in time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpiredClaim {
     pub item: WorkItem,
-    /// In words: who, and until when.
+    /// Description of the claimant and the end of the claim.
     pub left_by: String,
-    /// The same for programs, if the source tells: the fleet, and the job or the person.
+    /// Claimant, if the source states it.
     pub claimer: Option<Claimer>,
 }
 
-/// A queue of work outside cowhand, in words that fit labels, columns and files alike.
+/// A queue of work outside cowhand, described so that it fits labels, columns and files.
 ///
-/// `complete_work` and `release_work` are told again after a crash or a lost answer. For one [`Claimant`] the second
-/// time must not post, move or close anything twice.
+/// `complete_work` and `release_work` are repeated after a crash or a lost answer. For the same [`Claimant`], the
+/// second call must not post, move or close anything again.
 #[async_trait]
 pub trait WorkSource: Send + Sync + std::fmt::Debug {
-    /// The first half of its items' ids.
+    /// Returns the first part of the ids of the items.
     fn source_type(&self) -> &str;
 
-    /// One page of items, the oldest first.
+    /// Returns one page of items, the oldest first.
     async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError>;
 
-    /// A claim that is lost or refused is an answer, not an error; an error means that nobody knows.
+    /// Claims an item. A lost or refused claim is a result; an error means that the state of the claim is unknown.
     async fn claim_work(&self, item: &WorkItemId, by: &Claimant) -> Result<ClaimResult, WorkSourceError>;
 
-    /// Claims several items, each as [`Self::claim_work`] does, and answers in their order. A source that has to wait
-    /// within a claim can wait once for all of them.
+    /// Claims several items, each as [`Self::claim_work`] does, and returns the results in the same order. A source
+    /// that has to wait within a claim can wait once for all of them.
     async fn claim_all(
         &self,
         claims: &[(WorkItemId, Claimant)],
@@ -84,14 +84,14 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         results
     }
 
-    /// How an item stands now, asked about directly: a list may be a moment old.
-    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
-        for (include_claimed, standing) in [(false, Standing::Available), (true, Standing::Claimed)] {
+    /// Returns the current state of an item. It is queried directly, because a list may be out of date.
+    async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
+        for (include_claimed, queue_state) in [(false, QueueState::Available), (true, QueueState::Claimed)] {
             let mut options = FetchOptions { include_claimed, ..FetchOptions::default() };
             loop {
                 let page = self.fetch_available_work(&options).await?;
                 if page.items.iter().any(|listed| listed.id == *item) {
-                    return Ok(standing);
+                    return Ok(queue_state);
                 }
                 match page.next_cursor {
                     Some(cursor) if options.cursor.as_ref() != Some(&cursor) => options.cursor = Some(cursor),
@@ -99,22 +99,22 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
                 }
             }
         }
-        Ok(if self.get_work(item).await?.is_some() { Standing::Withdrawn } else { Standing::Done })
+        Ok(if self.get_work(item).await?.is_some() { QueueState::Withdrawn } else { QueueState::Done })
     }
 
-    /// Offers an item again that nobody holds, because a person wants it to be tried once more. What is done or claimed
-    /// is left alone, and the answer says so.
+    /// Offers an item again that nobody holds, on request of a person. An item that is done or claimed is not changed,
+    /// and the result says so.
     async fn offer_work(&self, item: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
-        let message = match self.standing(item).await? {
-            Standing::Available => return Ok(ReleaseResult { success: true, message: None }),
-            Standing::Claimed => format!("{item} is claimed"),
-            Standing::Done => format!("{item} is done, or gone"),
-            Standing::Withdrawn => format!("{item} has to be made available where it is kept"),
+        let message = match self.queue_state(item).await? {
+            QueueState::Available => return Ok(ReleaseResult { success: true, message: None }),
+            QueueState::Claimed => format!("{item} is claimed"),
+            QueueState::Done => format!("{item} is done, or gone"),
+            QueueState::Withdrawn => format!("{item} has to be made available where it is kept"),
         };
         Ok(ReleaseResult { success: false, message: Some(message) })
     }
 
-    /// Says that the claim still holds, for longer than was said before.
+    /// Extends a claim.
     async fn renew_claim(&self, _item: &WorkItemId, _by: &Claimant) -> Result<(), WorkSourceError> {
         Ok(())
     }
@@ -135,35 +135,36 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
 
     async fn get_work(&self, item: &WorkItemId) -> Result<Option<WorkItem>, WorkSourceError>;
 
-    /// The id under which the claimant's item stands now, if a person gave it another id since it was claimed. Asked if
-    /// `item` is not there, or is another item by now.
+    /// Returns the current id of the claimant's item if a person changed its id since it was claimed. Called if `item`
+    /// does not exist or is another item by now.
     async fn moved(&self, _item: &WorkItemId, _by: &Claimant) -> Result<Option<WorkItemId>, WorkSourceError> {
         Ok(None)
     }
 
-    /// Who has claimed the item, if the item itself says so. The claim may have run out.
+    /// Returns who has claimed the item, if the item states it. The claim may have expired.
     fn claimer(&self, _item: &WorkItem) -> Option<Claimer> {
         None
     }
 
-    /// Items that are claimed by the dead and are not listed as available for that reason; `claim_work` takes them all
-    /// the same. Asked now and then by everybody who takes work from here, so it has to be cheap.
+    /// Returns items whose claim has expired and which are therefore not listed as available, although `claim_work`
+    /// accepts them. It is called regularly on every node, so it has to be cheap.
     async fn expired_claims(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
         Ok(Vec::new())
     }
 
-    /// Whether it could do its work: it is there, and we may change it. For `doctor`; changes nothing.
-    async fn check(&self) -> Vec<Finding> {
+    /// Checks that the source can be used: that it exists and may be changed. For `doctor`; changes nothing.
+    async fn check(&self) -> Vec<SourceFinding> {
         Vec::new()
     }
 
-    /// What the outside system still lets us ask, if it counts that.
+    /// Returns how many requests the outside system still allows, if it has a limit.
     fn quota(&self) -> Option<Quota> {
         None
     }
 }
 
-/// Whether another item may go better. If we may not write, or the source is ill, every other one ends the same way.
+/// Returns true if claiming another item can succeed. Without write permission, or if the source fails, every other
+/// claim fails as well.
 pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
     match reason {
         ClaimFailureReason::AlreadyClaimed
@@ -173,7 +174,7 @@ pub const fn tries_the_next(reason: ClaimFailureReason) -> bool {
     }
 }
 
-/// A source may be anybody's, so it can panic as well as fail; what it had in hand is then treated as after an error.
+/// Calls a source and turns a panic into an error: sources can be written by anybody.
 pub async fn guarded<T>(
     asked: impl Future<Output = Result<T, WorkSourceError>>,
 ) -> Result<T, WorkSourceError> {
@@ -182,11 +183,11 @@ pub async fn guarded<T>(
     caught(asked).await.unwrap_or_else(|error| Err(panicked(error)))
 }
 
-/// So long a person waits for a source that is only read, and for one that is to change something.
-pub const READING: Duration = Duration::from_secs(15);
-pub const CHANGING: Duration = Duration::from_secs(30);
+/// How long a person waits for a source that is read, and for one that is changed.
+pub const SOURCE_READ_TIMEOUT: Duration = Duration::from_secs(15);
+pub const SOURCE_CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A source that accepts the question and never answers is no reason to wait for ever.
+/// Limits the time of a call, since a source may never answer.
 pub async fn within<T>(
     most: Duration,
     asked: impl Future<Output = Result<T, WorkSourceError>>,

@@ -1,4 +1,4 @@
-//! The sources of a fleet's agents, and the way from "what is there?" to "this one is ours".
+//! The sources of a fleet's agents: listing and claiming items.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,19 +13,19 @@ use cowhand_core::work::{
 
 use super::github::People;
 use super::quota::Quota;
-use super::registry::Registry;
-use super::setting::Setting;
+use super::registry::SourceRegistry;
+use super::setting::SourceContext;
 use super::source::tries_the_next;
 use super::{Claimant, WorkSource, WorkSourceError};
 
-/// Nobody has so many; a source that never ends its list has.
-const MOST_PAGES: usize = 10_000;
+/// Limit for a source whose list never ends.
+const MAX_CANDIDATE_PAGES: usize = 10_000;
 
-/// Makes each agent's sources once and keeps them, with what they know: quota left, answers that may be used again.
+/// Sources of all agents. Each is created once and kept, with its rate limit and cached answers.
 #[derive(Debug)]
-pub struct Sources {
-    registry: Arc<Registry>,
-    setting: Setting,
+pub struct WorkSources {
+    registry: Arc<SourceRegistry>,
+    setting: SourceContext,
     made: Mutex<HashMap<AgentName, Vec<Made>>>,
     people: People,
 }
@@ -36,11 +36,11 @@ struct Made {
     source: Arc<dyn WorkSource>,
 }
 
-/// Whose work it is: an agent's, by one of its schedules or by none.
+/// Owner of work: an agent, with or without one of its schedules.
 #[derive(Debug, Clone, Copy)]
 pub struct For<'a> {
     pub agent: &'a Agent,
-    /// Its own source counts before the agent's.
+    /// Schedule, whose own source takes precedence over the agent's.
     pub schedule: Option<&'a Schedule>,
 }
 
@@ -61,9 +61,9 @@ impl<'a> For<'a> {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextOptions {
-    /// Claim the item in the same call; else the caller does.
+    /// Claims the item in the same call.
     pub auto_claim: bool,
-    /// Which items count. Its cursor and limit are of no use here: all pages are read.
+    /// Filter of items. Its cursor and limit are ignored: all pages are read.
     pub fetch: FetchOptions,
 }
 
@@ -73,15 +73,15 @@ impl Default for NextOptions {
     }
 }
 
-/// What came of asking for the next item.
+/// Result of asking for the next item.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Next {
-    /// There is nothing to do, or the agent has no source.
+pub enum NextItem {
+    /// There is no item, or the agent has no source.
     Nothing,
-    /// The first in line, left for the caller to claim.
+    /// First item in order, not claimed.
     Unclaimed(Box<WorkItem>),
     Claimed(Box<WorkItem>),
-    /// Every item was lost to others, or the source refuses; the last one that was tried, and why.
+    /// Every item was claimed by others, or the source refused; the last item that was tried, with the reason.
     Refused {
         item: Box<WorkItem>,
         reason: ClaimFailureReason,
@@ -89,7 +89,7 @@ pub enum Next {
     },
 }
 
-impl Next {
+impl NextItem {
     pub fn item(&self) -> Option<&WorkItem> {
         match self {
             Self::Nothing => None,
@@ -97,7 +97,7 @@ impl Next {
         }
     }
 
-    /// Only then may anybody work on it.
+    /// Returns true if the item is claimed. Work may begin only then.
     pub fn claimed(&self) -> bool {
         matches!(self, Self::Claimed(_))
     }
@@ -113,8 +113,8 @@ impl Next {
     }
 }
 
-impl Sources {
-    /// What the sources of each queue that counts have used and have left, by the name of the queue.
+impl WorkSources {
+    /// Returns used and remaining requests of each queue that counts them, by the name of the queue.
     pub fn quotas(&self) -> BTreeMap<String, Quota> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let mut quotas: BTreeMap<String, Quota> = BTreeMap::new();
@@ -128,11 +128,11 @@ impl Sources {
         quotas
     }
 
-    pub fn new(registry: Arc<Registry>, setting: Setting) -> Self {
+    pub fn new(registry: Arc<SourceRegistry>, setting: SourceContext) -> Self {
         Self { registry, setting, made: Mutex::default(), people: People::default() }
     }
 
-    /// None if nobody set one. The same one is answered for as long as the agent's config has it.
+    /// Returns the configured source, or none. The same instance is returned as long as the agent's config contains it.
     pub fn source_of(&self, whose: For<'_>) -> Result<Option<Arc<dyn WorkSource>>, WorkSourceError> {
         let Some(config) = whose.config() else { return Ok(None) };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
@@ -142,7 +142,8 @@ impl Sources {
         self.source(&whose.agent.name, config).map(Some)
     }
 
-    /// Also for a config that the agent had once: what is owed to its source is owed all the same.
+    /// Returns the source for a config. The agent's config may have changed since: outbox entries are still delivered
+    /// to the former source.
     pub fn source(
         &self,
         agent: &AgentName,
@@ -158,23 +159,23 @@ impl Sources {
         Ok(source)
     }
 
-    pub fn setting(&self) -> &Setting {
+    pub fn setting(&self) -> &SourceContext {
         &self.setting
     }
 
-    /// After a reload: what variables or folders say may have changed with it.
+    /// Forgets all sources after a reload, because variables or folders may have changed.
     pub fn clear(&self) {
         self.made.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.people.clear();
     }
 
-    /// Those who write what agents read.
+    /// Returns the permissions of authors.
     pub const fn people(&self) -> &People {
         &self.people
     }
 
-    /// Everything available, the most urgent first, then the oldest. Whoever has a claim row of its own puts it
-    /// between this and `claim_work`.
+    /// Returns all available items, the most urgent first, then the oldest. A caller that records claims does so
+    /// between this call and `claim_work`.
     pub async fn candidates(
         &self,
         whose: For<'_>,
@@ -184,7 +185,7 @@ impl Sources {
         self.all(source.as_ref(), options).await
     }
 
-    /// All pages of a source, in the order in which items are taken.
+    /// Reads all pages of a source, in the order in which items are taken.
     pub async fn all(
         &self,
         source: &dyn WorkSource,
@@ -194,10 +195,10 @@ impl Sources {
         let (mut items, mut seen, mut cursors) = (Vec::new(), HashSet::new(), HashSet::new());
         loop {
             let page = source.fetch_available_work(&options).await?;
-            // A list that changes while it is read may show an item on two pages.
+            // A list that changes while it is read can show an item on two pages.
             items.extend(page.items.into_iter().filter(|item| seen.insert(item.id.clone())));
             let Some(cursor) = page.next_cursor else { break };
-            if cursors.len() >= MOST_PAGES || !cursors.insert(cursor.clone()) {
+            if cursors.len() >= MAX_CANDIDATE_PAGES || !cursors.insert(cursor.clone()) {
                 let message = format!("the list of {} does not end: cursor {cursor:?}", source.source_type());
                 return Err(WorkSourceError::Other(anyhow::anyhow!(message)));
             }
@@ -207,23 +208,23 @@ impl Sources {
         Ok(items)
     }
 
-    /// The first in line that can be claimed. A claim that is lost costs nothing but a try of the next.
+    /// Returns the first item that can be claimed. If a claim is lost, the next item is tried.
     pub async fn next_item(
         &self,
         whose: For<'_>,
         options: &NextOptions,
         by: &Claimant,
-    ) -> Result<Next, WorkSourceError> {
-        let Some(source) = self.source_of(whose)? else { return Ok(Next::Nothing) };
-        let mut next = Next::Nothing;
+    ) -> Result<NextItem, WorkSourceError> {
+        let Some(source) = self.source_of(whose)? else { return Ok(NextItem::Nothing) };
+        let mut next = NextItem::Nothing;
         for item in self.candidates(whose, &options.fetch).await? {
             if !options.auto_claim {
-                return Ok(Next::Unclaimed(Box::new(item)));
+                return Ok(NextItem::Unclaimed(Box::new(item)));
             }
             match source.claim_work(&item.id, by).await? {
-                ClaimResult::Claimed(item) => return Ok(Next::Claimed(item)),
+                ClaimResult::Claimed(item) => return Ok(NextItem::Claimed(item)),
                 ClaimResult::Refused { reason, message } => {
-                    next = Next::Refused { item: Box::new(item), reason, message };
+                    next = NextItem::Refused { item: Box::new(item), reason, message };
                     if !tries_the_next(reason) {
                         break;
                     }
@@ -253,7 +254,7 @@ impl Sources {
         self.source_with(item, whose)?.release_work(item, options, by).await
     }
 
-    /// The source that an item can be of; the config may have changed since it was taken.
+    /// Returns the source of an item. The config may have changed since the item was taken.
     fn source_with(&self, item: &WorkItemId, whose: For<'_>) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let source = self.source_of(whose)?.filter(|source| source.source_type() == item.source());
         source.ok_or_else(|| {

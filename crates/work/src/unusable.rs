@@ -1,4 +1,4 @@
-//! A source that its config or its token does not let us use: every question is answered with the reason.
+//! A source that cannot be used because of its config or token: every call returns the reason.
 
 use async_trait::async_trait;
 use cowhand_core::work::{
@@ -7,7 +7,7 @@ use cowhand_core::work::{
 
 use super::{Claimant, WorkSource, WorkSourceError};
 
-/// Stands in a list of queues, so that one that cannot be used does not hide the others.
+/// Source that takes the place of an unusable one in a list of queues, so that the other queues are still shown.
 #[derive(Debug)]
 pub struct Unusable {
     pub source_type: String,

@@ -18,7 +18,7 @@ use super::started::Started;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::herdctl::HerdctlFolder;
-use cowhand_run::process::Identity;
+use cowhand_run::process::ProcessIdentity;
 use cowhand_store::Imported;
 use cowhand_web::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
 
@@ -186,7 +186,7 @@ pub(super) fn unusable(place: &Place, error: &io::Error) -> Failure {
 /// happened in time.
 pub(super) async fn gone(
     place: &Place,
-    process: Option<Identity>,
+    process: Option<ProcessIdentity>,
     patience: Duration,
 ) -> Result<bool, Failure> {
     let until = Instant::now() + patience;

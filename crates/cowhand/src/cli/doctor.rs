@@ -17,7 +17,7 @@ use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_web::api::{Client, Code, Page, Status};
-use cowhand_work::{Setting, Sources};
+use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
@@ -49,8 +49,9 @@ impl Doctor {
                 .map(|note| Finding { warning: true, ..Finding::of("herdctl", Ok(note)) }),
         );
         let base = place.config.parent().unwrap_or(Path::new(""));
-        let setting = Setting::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
-        let sources = Arc::new(Sources::new(Arc::default(), setting));
+        let setting =
+            SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
+        let sources = Arc::new(WorkSources::new(Arc::default(), setting));
         let (roster, state) = (Arc::new(loaded.roster), place.state.clone());
         let subject = Subject { roster, state, variables, files, sources };
         findings.extend(wait(async { Ok(examine(&place.state, subject).await) })?);

@@ -19,7 +19,7 @@ use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Client};
-use cowhand_work::{Setting, Sources};
+use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug)]
 pub(super) struct Place {
@@ -182,9 +182,9 @@ impl Place {
         let client = {
             let base = self.config.parent().unwrap_or(Path::new(""));
             let setting =
-                Setting::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
+                SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
             let redactor = redactor_without_daemon(&loaded.roster, &variables, &setting);
-            let sources = Sources::new(Arc::default(), setting);
+            let sources = WorkSources::new(Arc::default(), setting);
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor))
         };
         Ok(WayIn { client, place: self, _empty: empty })

@@ -94,7 +94,7 @@ impl Start {
         let started = Started { config: Some(place.config.clone()), ..self.started() };
         let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
-        let (work_sources, triggers) = (work::Registry::default(), trigger::Registry::default());
+        let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
         let options = Options {
             agents,
             state,

@@ -82,7 +82,8 @@ impl Create {
 
 impl List {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let tokens: Page<store::Token> = place::ask(config, async |client| Ok(client.get("tokens").await?))?;
+        let tokens: Page<store::TokenRecord> =
+            place::ask(config, async |client| Ok(client.get("tokens").await?))?;
         if self.json {
             print::json(&tokens.items);
         } else if tokens.items.is_empty() {
@@ -97,7 +98,8 @@ impl List {
 impl Revoke {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let path = format!("tokens/{}/revoke", segment(self.name.as_str()));
-        let token: store::Token = place::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
+        let token: store::TokenRecord =
+            place::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
         if self.json {
             print::json(&token);
         } else {
@@ -107,7 +109,7 @@ impl Revoke {
     }
 }
 
-fn table(tokens: &[store::Token], now: Timestamp) -> Table {
+fn table(tokens: &[store::TokenRecord], now: Timestamp) -> Table {
     let mut table =
         Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"]).sparing(&["MADE", "LAST USED"]);
     for token in tokens {

@@ -75,7 +75,7 @@ fn what_is_not_there_is_not_started() {
         (json!([]), "start_failed: `runtime: acp` has no `command`"),
     ] {
         let settings = json!({ "command": command });
-        let mut run = Run::with("", &settings, &super::Session::Fresh);
+        let mut run = Run::with("", &settings, &super::SessionChoice::Fresh);
         assert_eq!(told(&run.finish().0.outcome), expected);
     }
 }

@@ -18,9 +18,9 @@ use cowhand::redact::Redactor;
 use cowhand::run::attempt::Attempt;
 use cowhand::run::ending::Ending;
 use cowhand::run::launch::Launch;
-use cowhand::run::runtime::{Finish, Session};
-use cowhand::run::supervision::Standing;
-use cowhand::run::tail::{Files, Tail};
+use cowhand::run::runtime::{Finish, SessionChoice};
+use cowhand::run::supervision::AttemptState;
+use cowhand::run::tail::{TailFiles, Tailer};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
@@ -56,20 +56,20 @@ struct Run {
 
 impl Run {
     fn of(script: &str) -> Self {
-        Self::with(script, &json!({}), &Session::Fresh)
+        Self::with(script, &json!({}), &SessionChoice::Fresh)
     }
 
     /// Starts an agent, with this many seconds to answer instead of a minute.
     fn hasty(script: &str, seconds: u64) -> Self {
-        Self::made(script, &json!({}), &Session::Fresh, seconds)
+        Self::made(script, &json!({}), &SessionChoice::Fresh, seconds)
     }
 
     /// Starts an agent with `settings` over the default ones.
-    fn with(script: &str, settings: &Value, session: &Session) -> Self {
+    fn with(script: &str, settings: &Value, session: &SessionChoice) -> Self {
         Self::made(script, settings, session, 60)
     }
 
-    fn made(script: &str, settings: &Value, session: &Session, patience: u64) -> Self {
+    fn made(script: &str, settings: &Value, session: &SessionChoice, patience: u64) -> Self {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("agent.sh"), format!("{WORDS}\n{script}\n")).unwrap();
         let mut all = json!({"runtime": "acp", "command": ["sh", "agent.sh"]});
@@ -121,8 +121,8 @@ impl Run {
     }
 
     fn ending(&mut self) -> Ending {
-        let ending = wait_until("the attempt to end", || match self.attempt.standing().unwrap() {
-            Standing::Ended(ending) => Some(ending),
+        let ending = wait_until("the attempt to end", || match self.attempt.state().unwrap() {
+            AttemptState::Ended(ending) => Some(ending),
             _ => None,
         });
         self.keeper.wait().unwrap();
@@ -133,7 +133,7 @@ impl Run {
     fn finish(&mut self) -> (Finish, Vec<Value>) {
         let ending = self.ending();
         assert!(marked(self.folder.path()).is_empty(), "something is left");
-        let files = Files {
+        let files = TailFiles {
             stdout: self.attempt.stdout(),
             stderr: self.attempt.stderr(),
             jsonl: self.path("out.jsonl"),
@@ -143,7 +143,7 @@ impl Run {
         };
         let now = Timestamp::UNIX_EPOCH;
         let mut tail =
-            Tail::open(files, self.launch.start.reader.clone().unwrap(), Redactor::default(), now).unwrap();
+            Tailer::open(files, self.launch.start.reader.clone().unwrap(), Redactor::default(), now).unwrap();
         let finish = tail.finish(&ending, now, &mut |_| {}).unwrap();
         let text = fs::read_to_string(self.path("out.jsonl")).unwrap();
         (finish, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
@@ -152,7 +152,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if !matches!(self.attempt.standing(), Ok(Standing::Ended(_))) {
+        if !matches!(self.attempt.state(), Ok(AttemptState::Ended(_))) {
             self.attempt.stop().ok();
             self.attempt.stop().ok();
         }

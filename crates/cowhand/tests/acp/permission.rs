@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::{Run, Session, told};
+use super::{Run, SessionChoice, told};
 
 const SHELL: &str = r#"{"toolCallId":"t1","name":"Bash","title":"rm -rf /","kind":"execute","rawInput":{"command":"rm -rf /"}}"#;
 
 /// Returns the option that was chosen.
 fn chosen(settings: &Value) -> Value {
     let script = format!("ready; ask '{SHELL}'; chunk ok; end");
-    let mut run = Run::with(&script, settings, &Session::Fresh);
+    let mut run = Run::with(&script, settings, &SessionChoice::Fresh);
     let (finish, output) = run.finish();
     assert_eq!(told(&finish.outcome), "completed: ok", "{output:#?}");
     let calls: Vec<_> = output.iter().filter(|line| line["type"] == "tool_use").collect();
@@ -42,7 +42,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
     let script = r#"ready; update '{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"in_progress","rawInput":{"command":"id"}}'
         hear; case "$heard" in *session/cancel*) end cancelled ;; esac; sleep 100"#;
     for settings in [json!({"denied_tools": ["Bash"]}), json!({"tools": ["Read"]})] {
-        let mut run = Run::with(script, &settings, &Session::Fresh);
+        let mut run = Run::with(script, &settings, &SessionChoice::Fresh);
         let (finish, output) = run.finish();
         let said = told(&finish.outcome);
         assert!(
@@ -56,7 +56,7 @@ fn what_is_denied_and_done_all_the_same_is_the_end() {
         r#"ready; update '{{"sessionUpdate":"tool_call","toolCallId":"t1","name":"Bash","kind":"execute","status":"pending"}}'
         ask '{SHELL}'; chunk ok; end"#
     );
-    let mut run = Run::with(&asks, &json!({"denied_tools": ["Bash"]}), &Session::Fresh);
+    let mut run = Run::with(&asks, &json!({"denied_tools": ["Bash"]}), &SessionChoice::Fresh);
     assert_eq!(told(&run.finish().0.outcome), "completed: ok");
 }
 
@@ -66,12 +66,12 @@ fn modes_are_the_agents_own() {
     let modes = r#"begin; hear; answer 2 '{"sessionId":"s-1","modes":{"currentModeId":"yolo","availableModes":[{"id":"default"},{"id":"plan"},{"id":"yolo"}]}}'
         hear; answer 3 '{}'; hear; chunk ok; answer 4 '{"stopReason":"end_turn"}'; cat > /dev/null"#;
     for (mode, expected) in [("plan", "plan"), ("acceptEdits", "default")] {
-        let mut run = Run::with(modes, &json!({ "permission_mode": mode }), &Session::Fresh);
+        let mut run = Run::with(modes, &json!({ "permission_mode": mode }), &SessionChoice::Fresh);
         assert_eq!(told(&run.finish().0.outcome), "completed: ok");
         let set = run.heard().into_iter().find(|frame| frame["method"] == "session/set_mode").unwrap();
         assert_eq!(set["params"], json!({"sessionId": "s-1", "modeId": expected}));
     }
-    let mut run = Run::with("ready; end", &json!({"permission_mode": "plan"}), &Session::Fresh);
+    let mut run = Run::with("ready; end", &json!({"permission_mode": "plan"}), &SessionChoice::Fresh);
     let why = "reported: `permission_mode: plan` needs an agent with a mode `plan`, and this one has none";
     assert_eq!(told(&run.finish().0.outcome), why);
 }

@@ -2,18 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Run, Session, told};
+use super::{Run, SessionChoice, told};
 
 fn methods(run: &Run) -> Vec<String> {
     run.heard().iter().filter_map(|frame| frame["method"].as_str().map(str::to_owned)).collect()
 }
 
-fn resume() -> Session {
-    Session::Resume("old-1".to_owned())
+fn resume() -> SessionChoice {
+    SessionChoice::Resume("old-1".to_owned())
 }
 
-fn fork() -> Session {
-    Session::Fork { of: "old-1".to_owned(), as_id: None }
+fn fork() -> SessionChoice {
+    SessionChoice::Fork { of: "old-1".to_owned(), as_id: None }
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn sessions_go_on_as_the_agent_can() {
             "session/fork",
             "new-1",
         ),
-        ("{}", Session::Fresh, r#"{"sessionId":"new-1"}"#, "session/new", "new-1"),
+        ("{}", SessionChoice::Fresh, r#"{"sessionId":"new-1"}"#, "session/new", "new-1"),
     ] {
         let script = format!("begin '{capabilities}'; hear; answer 2 '{answer}'; hear; {end}");
         let mut run = Run::with(&script, &json!({}), &session);
@@ -114,16 +114,16 @@ fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
         (own, "session/set_model", json!({"sessionId": "s-1", "modelId": "m-2"})),
         (option, "session/set_config_option", json!({"sessionId": "s-1", "configId": "o", "value": "m-2"})),
     ] {
-        let mut run = Run::with(&script, &model, &Session::Fresh);
+        let mut run = Run::with(&script, &model, &SessionChoice::Fresh);
         assert_eq!(told(&run.finish().0.outcome), "completed: ok");
         assert_eq!(methods(&run)[2], method);
         assert_eq!(run.heard()[2]["params"], params);
     }
-    let mut run = Run::with("ready; end", &model, &Session::Fresh);
+    let mut run = Run::with("ready; end", &model, &SessionChoice::Fresh);
     let why = "reported: `model` cannot be given to this agent; take the key away, and give it by the agent's own arguments or settings";
     assert_eq!(told(&run.finish().0.outcome), why);
     let unknown = r#"begin; hear; answer 2 '{"sessionId":"s-1","models":{}}'; hear; refuse 3 '{"code":1,"message":"no such model"}'; cat >&2"#;
-    let mut run = Run::with(unknown, &model, &Session::Fresh);
+    let mut run = Run::with(unknown, &model, &SessionChoice::Fresh);
     assert_eq!(
         told(&run.finish().0.outcome),
         "reported: the agent does not take the model \"m-2\": no such model"
@@ -134,7 +134,7 @@ fn a_model_is_chosen_in_the_agents_way_or_not_at_all() {
 #[test]
 fn servers_are_handed_on() {
     let settings = json!({"mcp_servers": {"s": {"command": "serve", "env": {"TOKEN": "canary-1"}}}});
-    let mut run = Run::with("ready; chunk ok; end", &settings, &Session::Fresh);
+    let mut run = Run::with("ready; chunk ok; end", &settings, &SessionChoice::Fresh);
     let (finish, output) = run.finish();
     assert_eq!(told(&finish.outcome), "completed: ok");
     let servers = json!([{"name": "s", "command": "serve", "args": [], "env": [{"name": "TOKEN", "value": "canary-1"}]}]);
@@ -147,7 +147,7 @@ fn servers_are_handed_on() {
     assert!(!start.contains("canary"), "{start}");
 
     let remote = json!({"mcp_servers": {"h": {"url": "http://127.0.0.1:9"}}});
-    let mut run = Run::with("begin; cat >&2", &remote, &Session::Fresh);
+    let mut run = Run::with("begin; cat >&2", &remote, &SessionChoice::Fresh);
     let why = "reported: scripted cannot reach MCP servers by http, as h wants it";
     assert_eq!(told(&run.finish().0.outcome), why);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
-use cowhand::store::{Decision, Firing, Store};
+use cowhand::store::{Decision, NewFiring, Store};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::Occurrence;
@@ -90,7 +90,7 @@ fn a_bad_config_is_not_started() {
 fn has_fired(scene: &Scene, agent: &str, schedule: &str) {
     let schedule = ScheduleId::of(&agent.parse().unwrap(), &schedule.parse().unwrap());
     let (key, due) = (Occurrence::Github { number: 7, head: None }.key(0), jiff::Timestamp::now());
-    let firing = Firing { schedule, key, due, decision: Decision::Skip(SkipReason::Filtered), note: None };
+    let firing = NewFiring { schedule, key, due, decision: Decision::Skip(SkipReason::Filtered), note: None };
     let url = scene.root.join(".cowhand/store.db").display().to_string();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         Store::open(&url).await.unwrap().fire_once(firing, due).await.unwrap();

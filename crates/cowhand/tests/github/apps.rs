@@ -5,7 +5,7 @@ use std::process::Command;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use cowhand::work::github::GitHubWorkSource;
-use cowhand::work::{Setting, WorkSource, WorkSourceError};
+use cowhand::work::{SourceContext, WorkSource, WorkSourceError};
 use cowhand_core::github::{AppAuth, Auth};
 use jiff::SignedDuration;
 use serde::Deserialize;
@@ -49,7 +49,7 @@ async fn scene(pem: &str, public: &str, installation_id: Option<u64>) -> (Fake, 
     fake.world().app_key = Some(BASE64_STANDARD.decode(public).unwrap());
     fake.world().good_tokens = Some(Vec::new());
     let pem = pem.to_owned();
-    let setting = Setting::new("", move |name| (name == "KEY").then(|| pem.clone()));
+    let setting = SourceContext::new("", move |name| (name == "KEY").then(|| pem.clone()));
     let source = GitHubWorkSource::new(settings(&fake.url), &auth(installation_id), &setting).unwrap();
     (fake, source)
 }
@@ -122,7 +122,7 @@ fn keys_that_are_none() {
         let app = auth.app.as_mut().unwrap();
         (app.private_key_env, app.private_key_file) = (env.map(str::to_owned), file);
         let value = value.map(str::to_owned);
-        let setting = Setting::new(folder.path(), move |_| value.clone());
+        let setting = SourceContext::new(folder.path(), move |_| value.clone());
         GitHubWorkSource::new(settings("http://127.0.0.1:1"), &auth, &setting)
             .map_err(|error: WorkSourceError| error.to_string())
     };

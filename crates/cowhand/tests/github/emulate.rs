@@ -12,7 +12,7 @@ use std::time::Duration;
 use cowhand::fleet::{Fleet, Options, Stop};
 use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::github::{GitHubSettings, GitHubWorkSource};
-use cowhand::work::{Setting, WorkSource};
+use cowhand::work::{SourceContext, WorkSource};
 use cowhand_core::event::Fact;
 use cowhand_core::github::Auth;
 use cowhand_core::schedule::SkipReason;
@@ -182,7 +182,7 @@ impl Emulate {
 
 pub(crate) fn source(settings: GitHubSettings, token: &str) -> GitHubWorkSource {
     let token = token.to_owned();
-    GitHubWorkSource::new(settings, &Auth::default(), &Setting::new("", move |_| Some(token.clone())))
+    GitHubWorkSource::new(settings, &Auth::default(), &SourceContext::new("", move |_| Some(token.clone())))
         .unwrap()
 }
 

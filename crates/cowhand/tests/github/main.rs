@@ -16,7 +16,7 @@ mod trouble;
 use std::time::Duration;
 
 use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
-use cowhand::work::{Claimant, Setting, WorkSource};
+use cowhand::work::{Claimant, SourceContext, WorkSource};
 use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId, WorkOutcome, WorkResult};
 use cowhand_testing::github as fake;
@@ -36,7 +36,7 @@ fn settings(url: &str) -> GitHubSettings {
 }
 
 fn source_with(settings: GitHubSettings) -> GitHubWorkSource {
-    let setting = Setting::new("", |name| (name == "GITHUB_TOKEN").then(|| TOKEN.to_owned()));
+    let setting = SourceContext::new("", |name| (name == "GITHUB_TOKEN").then(|| TOKEN.to_owned()));
     GitHubWorkSource::new(settings, &Auth::default(), &setting).unwrap()
 }
 

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use cowhand::work::github::{ApiFailure, GitHubWorkSource};
-use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
+use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::shape::WorkSource as Shape;
 use cowhand_core::work::FetchOptions;
 use jiff::{SignedDuration, Timestamp};
@@ -71,8 +71,8 @@ fn a_source_from_config() {
     let made = |yaml: serde_json::Value, token: Option<&str>| {
         let shape: Shape = serde_json::from_value(yaml).unwrap();
         let token = token.map(str::to_owned);
-        let setting = Setting::new("", move |name| token.clone().filter(|_| name == "MY_TOKEN"));
-        if let Ok(source) = Registry::default().create(&shape, &setting) {
+        let setting = SourceContext::new("", move |name| token.clone().filter(|_| name == "MY_TOKEN"));
+        if let Ok(source) = SourceRegistry::default().create(&shape, &setting) {
             assert_eq!(source.source_type(), shape.name());
         }
         GitHubWorkSource::from_config(&shape, &setting)

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use cowhand::work::github::{GitHubApiError, GitHubSettings, GitHubWorkSource, RateLimitWarning};
-use cowhand::work::{Setting, WorkSource, WorkSourceError};
+use cowhand::work::{SourceContext, WorkSource, WorkSourceError};
 use cowhand_core::github::Auth;
 use cowhand_core::work::{ClaimFailureReason, FetchOptions, WorkOutcome};
 use jiff::SignedDuration;
@@ -230,7 +230,7 @@ async fn enterprise() {
     claim(&source, 7, "job-1").await.unwrap();
     assert!(fake.requests().iter().all(|request| request.contains(" /api/v3/")));
     let wrong = |api_url: &str| {
-        let setting = Setting::new("", |_| Some(TOKEN.to_owned()));
+        let setting = SourceContext::new("", |_| Some(TOKEN.to_owned()));
         GitHubWorkSource::new(settings(api_url), &Auth::default(), &setting).unwrap_err().to_string()
     };
     for api_url in ["", "github.example.com", "ftp://x", "https://"] {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use cowhand::clock::Clock;
 use cowhand::fleet::{Fleet, Options, Trigger, Triggered};
 use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOptions};
-use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
+use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::id::AgentName;
 use cowhand_core::job::Job;
 use cowhand_core::shape;
@@ -67,7 +67,7 @@ impl Hub {
 }
 
 fn options(config: PathBuf) -> Options {
-    let mut sources = Registry::empty();
+    let mut sources = SourceRegistry::empty();
     sources.register("github", quick).unwrap();
     sources.add_built_ins();
     let options = Options::of(config, env!("CARGO_BIN_EXE_cowhand"));
@@ -75,7 +75,10 @@ fn options(config: PathBuf) -> Options {
 }
 
 /// Builds the source from config, with shorter waits.
-fn quick(config: &shape::WorkSource, setting: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+fn quick(
+    config: &shape::WorkSource,
+    setting: &SourceContext,
+) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     let shape::WorkSource::Github { auth, .. } = config else { panic!("{config:?}") };
     let settings = GitHubSettings {
         retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },

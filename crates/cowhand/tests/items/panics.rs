@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use cowhand::fleet::{Fleet, Options};
-use cowhand::work::files::Files;
-use cowhand::work::{Claimant, Registry, WorkSource, WorkSourceError};
+use cowhand::work::files::FilesWorkSource;
+use cowhand::work::{Claimant, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::event::Fact;
 use cowhand_core::job::JobStatus;
 use cowhand_core::work::{
@@ -76,10 +76,10 @@ async fn a_source_that_panics_is_asked_again() {
     let scene = Scene::new("cat > /dev/null", "", "type: interval, interval: 1s, jitter: 0, prompt: Work.");
     scene.task("a", "");
     let asked = Arc::new(Mutex::new(HashSet::new()));
-    let mut sources = Registry::empty();
+    let mut sources = SourceRegistry::empty();
     let all = Arc::clone(&asked);
     let touchy = move |config: &_, setting: &_| {
-        let files = Files::from_config(config, setting)?;
+        let files = FilesWorkSource::from_config(config, setting)?;
         Ok(Arc::new(Touchy { files, asked: Arc::clone(&all) }) as Arc<dyn WorkSource>)
     };
     sources.register("files", touchy).unwrap();

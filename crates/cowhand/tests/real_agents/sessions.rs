@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use cowhand::redact::Redactor;
 use cowhand::run::attempt::Attempt;
 use cowhand::run::launch::Launch;
-use cowhand::run::runtime::{Finish, Session};
-use cowhand::run::supervision::Standing;
-use cowhand::run::tail::{Files, Tail};
+use cowhand::run::runtime::{Finish, SessionChoice};
+use cowhand::run::supervision::AttemptState;
+use cowhand::run::tail::{TailFiles, Tailer};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, NewJob, Outcome, TriggerType};
 use cowhand_core::roster::Agent;
@@ -66,18 +66,18 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value?.to_str()?.to_owned())))
         .collect();
-    let session = Session::Resume(session.to_owned());
+    let session = SessionChoice::Resume(session.to_owned());
     let own = environment.into_iter();
     let launch = Launch::of(&agent, &job, &session, own, &HashMap::new(), &attempt.private()).unwrap();
     attempt.write_private(&launch.files).unwrap();
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_cowhand"));
     let mut keeper = attempt.launch(program, &launch.start, prompt, &launch.environment).unwrap();
-    let ending = wait_until("the resumed session to end", || match attempt.standing().unwrap() {
-        Standing::Ended(ending) => Some(ending),
+    let ending = wait_until("the resumed session to end", || match attempt.state().unwrap() {
+        AttemptState::Ended(ending) => Some(ending),
         _ => None,
     });
     keeper.wait().unwrap();
-    let files = Files {
+    let files = TailFiles {
         stdout: attempt.stdout(),
         stderr: attempt.stderr(),
         jsonl: scene.root.join("resumed.jsonl"),
@@ -86,7 +86,7 @@ fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
         before: None,
     };
     let now = Timestamp::UNIX_EPOCH;
-    let mut tail = Tail::open(files, launch.start.reader.unwrap(), Redactor::default(), now).unwrap();
+    let mut tail = Tailer::open(files, launch.start.reader.unwrap(), Redactor::default(), now).unwrap();
     tail.finish(&ending, now, &mut |_| {}).unwrap()
 }
 

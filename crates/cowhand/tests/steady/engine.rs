@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use cowhand::clock::Clock;
 use cowhand::fleet::{Agents, Fleet, Options, Stop, Trigger, Triggered};
 use cowhand::state::StateFolder;
-use cowhand::work::Registry;
+use cowhand::work::SourceRegistry;
 use cowhand_core::job::JobStatus;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::shape::Runtime;
@@ -34,7 +34,7 @@ async fn an_engine_that_does_not_answer_holds_up_nobody() {
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
-        work_sources: Registry::default(),
+        work_sources: SourceRegistry::default(),
         triggers: cowhand::trigger::Registry::default(),
         fresh: false,
     };

@@ -9,7 +9,7 @@ use cowhand::trigger::contract::assert_trigger_contract;
 use cowhand::trigger::{
     GithubAccess, GithubIssueSource, GithubPullRequestSource, PollingStrategy, Registry, Task, TaskSource,
 };
-use cowhand::work::Setting;
+use cowhand::work::SourceContext;
 use cowhand_core::event::Fact;
 use cowhand_core::trigger::{GithubBackend, IssueState, PullState};
 use serde_json::json;
@@ -17,8 +17,8 @@ use serde_json::json;
 use crate::fake::{FakeLists, issue};
 use crate::{Home, becomes, fires, id, jobs, ledger, prompts, record, until, with_schedule};
 
-fn setting() -> Setting {
-    Setting::new("", |name| (name == "GITHUB_TOKEN").then(|| "token".to_owned()))
+fn setting() -> SourceContext {
+    SourceContext::new("", |name| (name == "GITHUB_TOKEN").then(|| "token".to_owned()))
 }
 
 fn access(url: &str) -> GithubAccess {

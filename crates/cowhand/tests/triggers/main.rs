@@ -88,7 +88,7 @@ impl Home {
             clock: Clock::System,
             program: env!("CARGO_BIN_EXE_cowhand").into(),
             triggers,
-            work_sources: cowhand::work::Registry::default(),
+            work_sources: cowhand::work::SourceRegistry::default(),
             fresh: false,
         })
         .await

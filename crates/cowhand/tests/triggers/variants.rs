@@ -3,7 +3,7 @@
 use cowhand::clock::Clock;
 use cowhand::fleet::{Agents, Delivered, Fleet, Options, Stop, Subscription, Trigger};
 use cowhand::state::StateFolder;
-use cowhand::work::Registry;
+use cowhand::work::SourceRegistry;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::trigger::{ChatPlatform, TriggerConfig};
 use serde_json::{Value, json};
@@ -113,7 +113,7 @@ async fn from_yaml() {
         state: StateFolder::at(home.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
-        work_sources: Registry::default(),
+        work_sources: SourceRegistry::default(),
         triggers: script.registry(),
         fresh: false,
     })

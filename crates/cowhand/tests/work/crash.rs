@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use cowhand::clock::Clock;
 use cowhand::work::WorkSource;
-use cowhand::work::files::Files;
+use cowhand::work::files::FilesWorkSource;
 use cowhand_core::work::{ClaimResult, ReleaseOptions};
 
 use crate::{Tasks, at, claimant, id};
@@ -67,7 +67,7 @@ async fn a_death_between_writing_and_renaming_changes_nothing() {
 #[tokio::test]
 async fn the_process_that_gets_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let source = Files::new(folder, Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new(folder, Clock::by_hand(at(0)));
     let (item, by) = (id("files-large"), claimant("victim"));
     println!();
     loop {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use cowhand::clock::Clock;
-use cowhand::work::files::Files;
+use cowhand::work::files::FilesWorkSource;
 use cowhand::work::{WorkSource, WorkSourceError};
 use cowhand_core::work::{ClaimFailureReason, ClaimResult, FetchOptions, ReleaseOptions, WorkOutcome};
 
@@ -72,7 +72,7 @@ async fn files_that_are_no_items_are_named_and_hide_nobody() {
 
 #[tokio::test]
 async fn a_folder_that_is_not_there_is_named() {
-    let source = Files::new("/nowhere/tasks", Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new("/nowhere/tasks", Clock::by_hand(at(0)));
     let by = claimant("job-1");
     let error = source.fetch_available_work(&FetchOptions::default()).await.unwrap_err();
     assert_eq!(error.to_string(), "/nowhere/tasks: No such file or directory (os error 2)");
@@ -241,7 +241,7 @@ fn is_root() -> bool {
 #[tokio::test]
 async fn the_process_that_may_not_write() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let source = Files::new(folder, Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new(folder, Clock::by_hand(at(0)));
     println!("listed {:?}", names(&source).await);
     let claim = source.claim_work(&id("files-a"), &claimant("job-1")).await.unwrap();
     let (reason, message) = refusal(&claim);

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cowhand::clock::Clock;
-use cowhand::work::files::Files;
+use cowhand::work::files::FilesWorkSource;
 use cowhand::work::{Claimant, WorkSource};
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, WorkItem, WorkItemId, WorkOutcome, WorkResult,
@@ -79,8 +79,8 @@ impl Tasks {
         std::fs::read_to_string(self.file(name)).unwrap()
     }
 
-    fn source(&self) -> Files {
-        Files::new(self.path(), self.clock.clone())
+    fn source(&self) -> FilesWorkSource {
+        FilesWorkSource::new(self.path(), self.clock.clone())
     }
 
     fn shared(&self) -> Arc<dyn WorkSource> {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use cowhand::clock::Clock;
 use cowhand::work::WorkSource;
-use cowhand::work::files::Files;
+use cowhand::work::files::FilesWorkSource;
 use cowhand_core::work::{ClaimFailureReason, ClaimResult};
 
 use crate::{Tasks, at, claimant, id, refusal};
@@ -66,7 +66,7 @@ fn eight_processes_race_for_twenty_files() {
 #[tokio::test]
 async fn the_process_that_claims() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let source = Files::new(folder, Clock::by_hand(at(0)));
+    let source = FilesWorkSource::new(folder, Clock::by_hand(at(0)));
     let holder = format!("process-{}", std::process::id());
     println!("\nready");
     std::io::stdin().read_line(&mut String::new()).unwrap();

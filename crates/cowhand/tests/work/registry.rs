@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cowhand::clock::Clock;
-use cowhand::work::files::Files;
-use cowhand::work::{Registry, Setting, WorkSource, WorkSourceError};
+use cowhand::work::files::FilesWorkSource;
+use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::shape;
 
 use crate::{Tasks, names};
@@ -16,19 +16,19 @@ fn custom(name: &str) -> shape::WorkSource {
         .unwrap()
 }
 
-fn setting() -> Setting {
-    Setting::new("/fleet", |_| None)
+fn setting() -> SourceContext {
+    SourceContext::new("/fleet", |_| None)
 }
 
 /// Returns a source; any would do.
 #[expect(clippy::unnecessary_wraps, reason = "it is a factory")]
-fn factory(_: &shape::WorkSource, setting: &Setting) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
-    Ok(Arc::new(Files::new(setting.base.join("by-factory"), Clock::default())))
+fn factory(_: &shape::WorkSource, setting: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+    Ok(Arc::new(FilesWorkSource::new(setting.base.join("by-factory"), Clock::default())))
 }
 
 #[test]
 fn the_six_functions() {
-    let mut registry = Registry::empty();
+    let mut registry = SourceRegistry::empty();
     assert!(registry.registered().is_empty());
     registry.register("queue", factory).unwrap();
     registry.register("board", factory).unwrap();
@@ -43,7 +43,7 @@ fn the_six_functions() {
 
 #[test]
 fn an_unknown_name_lists_the_known_ones() {
-    let mut registry = Registry::empty();
+    let mut registry = SourceRegistry::empty();
     registry.register("queue", factory).unwrap();
     registry.register("board", factory).unwrap();
     let error = registry.create(&custom("jira"), &setting()).unwrap_err();
@@ -53,7 +53,7 @@ fn an_unknown_name_lists_the_known_ones() {
 
 #[test]
 fn a_name_is_registered_once() {
-    let mut registry = Registry::default();
+    let mut registry = SourceRegistry::default();
     let error = registry.register("files", factory).unwrap_err();
     assert!(matches!(&error, WorkSourceError::Duplicate(name) if name == "files"));
     assert_eq!(error.to_string(), "a work source \"files\" is registered already");
@@ -65,8 +65,8 @@ fn a_name_is_registered_once() {
 
 #[test]
 fn built_ins_are_there_and_never_overwrite() {
-    assert!(Registry::default().is_registered("files"));
-    let mut registry = Registry::empty();
+    assert!(SourceRegistry::default().is_registered("files"));
+    let mut registry = SourceRegistry::empty();
     registry.register("files", factory).unwrap();
     registry.add_built_ins();
     let config = serde_json::from_value(serde_json::json!({"type": "files", "path": "tasks"})).unwrap();
@@ -81,8 +81,8 @@ async fn a_factory_gets_its_config_and_its_setting() {
     let config = serde_json::from_value(serde_json::json!({"type": "files", "path": folder})).unwrap();
     let dotenv =
         HashMap::from([("COWHAND_TEST_TOKEN".to_owned(), "t0p".to_owned()), ("PATH".into(), "no".into())]);
-    let setting = Setting::of_base(tasks.path().parent().unwrap(), dotenv);
-    let source = Registry::default().create(&config, &setting).unwrap();
+    let setting = SourceContext::of_base(tasks.path().parent().unwrap(), dotenv);
+    let source = SourceRegistry::default().create(&config, &setting).unwrap();
     assert_eq!(names(source.as_ref()).await, ["a"]);
 
     assert_eq!(setting.variable("COWHAND_TEST_TOKEN").as_deref(), Some("t0p"));
@@ -90,7 +90,7 @@ async fn a_factory_gets_its_config_and_its_setting() {
     assert_eq!(setting.variable("COWHAND_TEST_NOBODY"), None);
     assert!(!format!("{setting:?}").contains("t0p"));
 
-    let mut registry = Registry::empty();
+    let mut registry = SourceRegistry::empty();
     registry
         .register("mine", |config, setting| {
             let shape::WorkSource::Custom { with, .. } = config else { panic!("{config:?}") };
@@ -99,6 +99,6 @@ async fn a_factory_gets_its_config_and_its_setting() {
         })
         .unwrap();
     registry.create(&custom("mine"), &self::setting()).unwrap();
-    let error = Files::from_config(&custom("files"), &self::setting()).unwrap_err();
+    let error = FilesWorkSource::from_config(&custom("files"), &self::setting()).unwrap_err();
     assert_eq!(error.to_string(), "`files` is made by `type: files`, with a `path`");
 }

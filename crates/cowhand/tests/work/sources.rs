@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cowhand::work::files::Files;
+use cowhand::work::files::FilesWorkSource;
 use cowhand::work::{
-    Claimant, For, Next, NextOptions, Registry, Setting, Sources, WorkSource, WorkSourceError,
+    Claimant, For, NextItem, NextOptions, SourceContext, SourceRegistry, WorkSource, WorkSourceError,
+    WorkSources,
 };
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::shape;
@@ -36,14 +37,14 @@ fn with_schedule(mut agent: Agent, source: Option<shape::WorkSource>) -> Agent {
     agent
 }
 
-fn sources(tasks: &Tasks) -> Sources {
-    Sources::new(
-        Arc::new(Registry::default()),
-        Setting::new(tasks.path(), |_| None).clock(tasks.clock.clone()),
+fn sources(tasks: &Tasks) -> WorkSources {
+    WorkSources::new(
+        Arc::new(SourceRegistry::default()),
+        SourceContext::new(tasks.path(), |_| None).clock(tasks.clock.clone()),
     )
 }
 
-fn claimed(next: &Next) -> &str {
+fn claimed(next: &NextItem) -> &str {
     assert!(next.claimed(), "{next:?}");
     assert!(matches!(next.claim_result(), Some(ClaimResult::Claimed(_))));
     next.item().unwrap().id.external_id()
@@ -72,7 +73,7 @@ async fn the_most_urgent_first_then_the_oldest() {
     }
     let next = sources.next_item(whose, &NextOptions::default(), &claimant("late")).await.unwrap();
     assert_eq!((next.item(), next.claimed(), next.claim_result()), (None, false, None));
-    assert_eq!(next, Next::Nothing);
+    assert_eq!(next, NextItem::Nothing);
 }
 
 #[tokio::test]
@@ -83,7 +84,7 @@ async fn without_auto_claim_the_caller_claims() {
     let options = NextOptions { auto_claim: false, fetch };
     for _ in 0..2 {
         let next = sources.next_item(For::agent(&agent), &options, &claimant("job-1")).await.unwrap();
-        assert!(matches!(&next, Next::Unclaimed(item) if item.id == id("files-b")), "{next:?}");
+        assert!(matches!(&next, NextItem::Unclaimed(item) if item.id == id("files-b")), "{next:?}");
         assert_eq!((next.claimed(), next.claim_result()), (false, None));
     }
     assert_eq!(tasks.read("b.md"), "---\nlabels: [ui]\n---\n");
@@ -139,14 +140,14 @@ async fn the_source_of_a_schedule_counts_before_the_agents() {
 #[test]
 fn sources_are_made_once_for_as_long_as_the_config_has_them() {
     let made = Arc::new(AtomicUsize::new(0));
-    let (counted, mut registry) = (Arc::clone(&made), Registry::empty());
+    let (counted, mut registry) = (Arc::clone(&made), SourceRegistry::empty());
     registry
         .register("files", move |config, setting| {
             counted.fetch_add(1, Ordering::SeqCst);
-            Files::from_config(config, setting)
+            FilesWorkSource::from_config(config, setting)
         })
         .unwrap();
-    let sources = Sources::new(Arc::new(registry), Setting::new("/", |_| None));
+    let sources = WorkSources::new(Arc::new(registry), SourceContext::new("/", |_| None));
     let made = || made.load(Ordering::SeqCst);
     let ask = |agent: &Agent| sources.source_of(For::agent(agent)).unwrap().unwrap();
 
@@ -177,7 +178,7 @@ fn sources_are_made_once_for_as_long_as_the_config_has_them() {
 
 #[test]
 fn a_source_that_cannot_be_made_is_tried_again_next_time() {
-    let sources = Sources::new(Arc::new(Registry::empty()), Setting::new("/", |_| None));
+    let sources = WorkSources::new(Arc::new(SourceRegistry::empty()), SourceContext::new("/", |_| None));
     let agent = agent(Some(files("a")));
     for _ in 0..2 {
         let error = sources.source_of(For::agent(&agent)).unwrap_err();
@@ -252,11 +253,11 @@ impl WorkSource for Refusing {
     }
 }
 
-async fn next_of(source: Refusing) -> (Result<Next, WorkSourceError>, usize) {
-    let (source, mut registry) = (Arc::new(source), Registry::empty());
+async fn next_of(source: Refusing) -> (Result<NextItem, WorkSourceError>, usize) {
+    let (source, mut registry) = (Arc::new(source), SourceRegistry::empty());
     let made: Arc<dyn WorkSource> = source.clone();
     registry.register("refusing", move |_, _| Ok(made.clone())).unwrap();
-    let sources = Sources::new(Arc::new(registry), Setting::new("/", |_| None));
+    let sources = WorkSources::new(Arc::new(registry), SourceContext::new("/", |_| None));
     let config = serde_json::from_value(serde_json::json!({"type": "custom", "name": "refusing"})).unwrap();
     let agent = agent(Some(config));
     let next = sources.next_item(For::agent(&agent), &NextOptions::default(), &claimant("job-1")).await;

@@ -40,11 +40,11 @@ use cowhand_run::launch;
 use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Finish;
 use cowhand_run::shortage;
-use cowhand_run::supervision::Standing;
-use cowhand_run::tail::{Files, Tail};
+use cowhand_run::supervision::AttemptState;
+use cowhand_run::tail::{TailFiles, Tailer};
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// Reason why the daemon stopped an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl AttemptTask {
     }
 
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
-        if !fresh && is_gone(self.attempt().folder()) && !self.end_strays().await {
+        if !fresh && is_missing(self.attempt().folder()) && !self.end_strays().await {
             return self.give_back(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
@@ -150,7 +150,7 @@ impl AttemptTask {
                     }
                     continue;
                 }
-                Err(error) if is_gone(self.attempt().folder()) => {
+                Err(error) if is_missing(self.attempt().folder()) => {
                     self.end_strays().await;
                     let lost = self.lost(format!("lost: its folder is gone: {error:#}"));
                     return self.settle(lost, rules).await;
@@ -179,10 +179,10 @@ impl AttemptTask {
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
-        let files = Files { before: self.before(files.attempt).await, ..files };
+        let files = TailFiles { before: self.before(files.attempt).await, ..files };
         let reader = attempt.start().ok().and_then(|start| start.reader);
         let reader = reader.unwrap_or_else(|| launch::reader(&rules.agent));
-        let tail = Tail::open(files, reader, rules.redactor.clone(), self.now())?;
+        let tail = Tailer::open(files, reader, rules.redactor.clone(), self.now())?;
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
@@ -192,7 +192,7 @@ impl AttemptTask {
         let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
         loop {
             // Read the state before the output, so that nothing that was written before the end is missed.
-            let standing = attempt.on_blocking_thread(Attempt::standing).await?;
+            let state = attempt.on_blocking_thread(Attempt::state).await?;
             if attempt.began()? {
                 output.tail.begin(self.now())?;
             }
@@ -200,12 +200,12 @@ impl AttemptTask {
             fault::place("looked");
             self.tell_session(&output.tail, &mut session).await;
             let over = self.hear(&mut output.tail, &mut told).await;
-            let ending = match standing {
-                Standing::Ended(ending) => Some(ending),
-                Standing::Gone if attempt.began()? => Some(vanished(self.now())),
-                Standing::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
-                Standing::Kept => None,
-                Standing::Unkept => {
+            let ending = match state {
+                AttemptState::Ended(ending) => Some(ending),
+                AttemptState::Gone if attempt.began()? => Some(vanished(self.now())),
+                AttemptState::Gone => return Ok(Followed::NotBegun(self.why_no_keeper().await)),
+                AttemptState::Kept => None,
+                AttemptState::Unkept => {
                     attempt.on_blocking_thread(Attempt::end_leftovers).await?;
                     None
                 }
@@ -260,7 +260,7 @@ impl AttemptTask {
         finish: Finish,
         usage: Option<JobUsage>,
         ending: &Ending,
-        tail: &mut Tail,
+        tail: &mut Tailer,
     ) -> Followed {
         // The program may have observed the limit that cowhand passed to it, or an earlier daemon stopped it.
         let budget = |error: &JobError| error.kind == ErrorKind::Budget;
@@ -316,7 +316,7 @@ impl AttemptTask {
             writable: &self.engine.loaded().writable,
         };
         let mut metadata = metadata::read(&place, self.job.id())?;
-        rules.redactor.hide_in(&mut metadata);
+        rules.redactor.redact_value(&mut metadata);
         Some(metadata)
     }
 
@@ -393,7 +393,7 @@ impl AttemptTask {
     }
 
     /// Stores the runtime's session id as soon as it is known.
-    async fn tell_session(&self, tail: &Tail, told: &mut Option<String>) {
+    async fn tell_session(&self, tail: &Tailer, told: &mut Option<String>) {
         let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
             return;
         };
@@ -472,7 +472,7 @@ impl Silence {
 
 /// The stored output of an attempt: the JSONL, and `output.log` if the schedule requests it.
 struct Output {
-    tail: Tail,
+    tail: Tailer,
     log: Option<OutputLog>,
 }
 

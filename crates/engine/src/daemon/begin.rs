@@ -22,18 +22,18 @@ use crate::context::StopRequest;
 use cowhand_run::attempt::{Attempt, Prelude};
 use cowhand_run::launch::{self, Launch};
 use cowhand_run::redact::Redactor;
-use cowhand_run::runtime::{Session, plan};
+use cowhand_run::runtime::{SessionChoice, description};
 use cowhand_run::shortage;
 use cowhand_run::workspace::{Setup, SetupFailure, set_up};
 use cowhand_store::{StoreError, StoredSession};
 use cowhand_system::closed::{advice, closed_folder};
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// The session, directory and notes with which an attempt begins.
 #[derive(Debug, Default)]
 struct Beginning {
-    session: Session,
+    session: SessionChoice,
     /// Directory the session was started in, if the job has its own workspace.
     directory: Option<PathBuf>,
     /// Notes for people, written to the output.
@@ -69,7 +69,7 @@ impl AttemptTask {
     /// was restored.
     async fn clear(&self) -> io::Result<()> {
         let attempt = self.attempt();
-        if is_gone(attempt.folder()) {
+        if is_missing(attempt.folder()) {
             return Ok(());
         }
         warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
@@ -145,15 +145,15 @@ impl AttemptTask {
         let prelude = Prelude {
             notes,
             resumed: match beginning.session {
-                Session::Resume(id) | Session::Fork { of: id, .. } => Some(id),
-                Session::Fresh | Session::FreshAs(_) => None,
+                SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => Some(id),
+                SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
             },
         };
         let prompt = if beginning.goes_on { Some(GO_ON) } else { self.job.prompt() };
         self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
-    fn plan(&self, agent: &Agent, session: &Session) -> Result<Launch, String> {
+    fn plan(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, String> {
         let own = launch::own_environment();
         let loaded = self.engine.loaded();
         let agent = self.with_voice(agent)?;
@@ -338,11 +338,11 @@ impl AttemptTask {
         let Some(stored) = stored else { return Ok(Beginning::default()) };
         let of = stored.session_id.clone();
         let session = if forked.is_some() {
-            Session::Fork { of, as_id: None }
+            SessionChoice::Fork { of, as_id: None }
         } else {
-            let session = Session::Resume(of);
+            let session = SessionChoice::Resume(of);
             let runtime = agent.runtime();
-            if let Some(refusal) = plan::refusal(runtime, &session) {
+            if let Some(refusal) = description::refusal(runtime, &session) {
                 return Ok(fresh(&stored, &refusal));
             }
             session
@@ -364,8 +364,8 @@ impl AttemptTask {
         if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
             return Ok(None);
         }
-        let session = Session::Resume(stored.session_id.clone());
-        if let Some(refusal) = plan::refusal(agent.runtime(), &session) {
+        let session = SessionChoice::Resume(stored.session_id.clone());
+        if let Some(refusal) = description::refusal(agent.runtime(), &session) {
             return Ok(Some(fresh(&stored, &refusal)));
         }
         let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
@@ -413,7 +413,7 @@ impl AttemptTask {
         if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
             warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
         }
-        plan::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
+        description::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
     }
 
     async fn forget_session(&self, session: &str) {
@@ -455,7 +455,7 @@ fn fresh(stored: &StoredSession, why: &str) -> Beginning {
 /// Explains which setting would put a secret into the arguments of the program; such an agent is not started.
 fn shown_to_all(agent: &Agent, redactor: &Redactor) -> Option<String> {
     let prompt = agent.settings.system_prompt.as_deref()?;
-    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.hide(prompt) != prompt;
+    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.redact(prompt) != prompt;
     shown.then(|| {
         "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that".to_owned()
     })

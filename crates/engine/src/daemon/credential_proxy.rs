@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use cowhand_core::roster::Agent;
 use cowhand_core::shape::Runtime;
 
-use cowhand_run::runtime::plan::{self, Lead};
-use cowhand_run::sandbox::proxy::{self, Credentials};
+use cowhand_run::runtime::description::{self, Lead};
+use cowhand_run::sandbox::proxy::{self, ProxyCredentials};
 
 /// Value that replaces a key. Programs require some key before they send a request.
 const WITHHELD: &str = "withheld-by-cowhand";
@@ -27,11 +27,11 @@ pub(crate) fn from(
     agent: &Agent,
     argv: &mut Vec<String>,
     environment: &mut HashMap<String, String>,
-) -> Result<Credentials, String> {
+) -> Result<ProxyCredentials, String> {
     let runtime = agent.runtime();
     // For Gemini behind an ACP client, variables are sufficient.
     let program = Some(agent.program()).filter(|program| *program == Runtime::Gemini);
-    let provider = plan::description(program.unwrap_or(runtime)).provider.ok_or_else(|| {
+    let provider = description::description(program.unwrap_or(runtime)).provider.ok_or_else(|| {
         format!(
             "`credentials: outside` cannot be had for `runtime: {}`: nobody knows how its program is told where its provider is",
             runtime.name()
@@ -48,7 +48,10 @@ pub(crate) fn from(
     }
     let key = provider.keys.iter().find_map(|(variable, header, before)| {
         let value = format!("{before}{}", set(variable)?);
-        Some((*variable, Credentials { upstream: upstream.clone(), header: (*header).to_owned(), value }))
+        Some((
+            *variable,
+            ProxyCredentials { upstream: upstream.clone(), header: (*header).to_owned(), value },
+        ))
     });
     let (key, credentials) = key.ok_or_else(|| {
         let names = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");

@@ -53,7 +53,7 @@ impl Daemon {
     async fn deliver_outbox(&mut self) {
         let owed = async {
             self.engine.owed.notify_one();
-            while matches!(self.engine.store.anything_owed(self.engine.clock.now()).await, Ok(true)) {
+            while matches!(self.engine.store.has_due_outbox_entry(self.engine.clock.now()).await, Ok(true)) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };

@@ -90,7 +90,7 @@ impl Errand<'_> {
             return Ok(true);
         }
         let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
-        let is_owed = engine.store.owe_again(taking, job.clone(), self.now()).await?;
+        let is_owed = engine.store.report_again(taking, job.clone(), self.now()).await?;
         if is_owed {
             info!(item = %item.id, %job, "still claimed by a job that has ended; its source is told the result");
             engine.owed.notify_one();

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use crate::context::Engine;
 use crate::hook::{self, Tried};
 use cowhand_run::attempt::Attempt;
-use cowhand_store::{HookEnd, OwedHook, StoreError};
+use cowhand_store::{HookEnd, StoreError, TakenHook};
 use cowhand_system::fault;
 use cowhand_system::panic::{self, caught};
 
@@ -79,7 +79,7 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
 
 /// Runs a hook. After a panic it is tried again later, a limited number of times. A hook command has a keeper, so it is
 /// not started twice.
-async fn supervise(engine: Arc<Engine>, owed: OwedHook) {
+async fn supervise(engine: Arc<Engine>, owed: TakenHook) {
     let Err(panicked) = caught(see_to(&engine, &owed)).await else { return };
     error!(job = %owed.job, "its {} {panicked}", owed.run.label());
     if owed.run.tries < MOST_TRIES {
@@ -88,7 +88,7 @@ async fn supervise(engine: Arc<Engine>, owed: OwedHook) {
     settle(&engine, &owed, Tried::failed(panicked.to_string())).await;
 }
 
-async fn see_to(engine: &Arc<Engine>, owed: &OwedHook) {
+async fn see_to(engine: &Arc<Engine>, owed: &TakenHook) {
     match engine.store.job(owed.job.clone()).await {
         Ok(Some(job)) => {
             let mut run = std::pin::pin!(hook::run(engine, &job, owed));
@@ -107,7 +107,7 @@ async fn see_to(engine: &Arc<Engine>, owed: &OwedHook) {
     }
 }
 
-async fn renew(engine: &Engine, owed: &OwedHook, time: SignedDuration) {
+async fn renew(engine: &Engine, owed: &TakenHook, time: SignedDuration) {
     match engine.store.renew_hook(owed, in_future(engine, time)).await {
         Ok(true) => {}
         Ok(false) => warn!(job = %owed.job, "its {} is somebody else's by now", owed.run.label()),
@@ -117,7 +117,7 @@ async fn renew(engine: &Engine, owed: &OwedHook, time: SignedDuration) {
     }
 }
 
-async fn settle(engine: &Arc<Engine>, owed: &OwedHook, tried: Tried) {
+async fn settle(engine: &Arc<Engine>, owed: &TakenHook, tried: Tried) {
     for failures in 1..=WRITES {
         match write(engine, owed, &tried).await {
             Ok(()) => {
@@ -133,7 +133,7 @@ async fn settle(engine: &Arc<Engine>, owed: &OwedHook, tried: Tried) {
     }
 }
 
-async fn write(engine: &Engine, owed: &OwedHook, tried: &Tried) -> Result<(), StoreError> {
+async fn write(engine: &Engine, owed: &TakenHook, tried: &Tried) -> Result<(), StoreError> {
     let (job, label) = (&owed.job, owed.run.label());
     let (end, said) = match tried {
         Tried::Again { reason, asked, tries, .. } if owed.run.tries < *tries => {
@@ -159,7 +159,7 @@ async fn write(engine: &Engine, owed: &OwedHook, tried: &Tried) -> Result<(), St
 }
 
 /// Returns whether a failure of this hook ends the remaining ones (`continue_on_error: false`).
-fn ends_the_rest(engine: &Engine, owed: &OwedHook) -> bool {
+fn ends_the_rest(engine: &Engine, owed: &TakenHook) -> bool {
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(&owed.agent);
     let hook = agent.and_then(|agent| HookOutline::find(&agent.settings, &owed.run));

@@ -63,7 +63,7 @@ use crate::trigger::Registry;
 use crate::view::Views;
 use attempt::AttemptTask;
 use cowhand_run::cgroup;
-use cowhand_store::{Claim, Presence, Starter, Store, StoreError};
+use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::panic;
@@ -80,7 +80,7 @@ pub struct Daemon {
     heartbeat_at: Moment,
     /// Periods in which a due time could be fired.
     uptime: Uptime,
-    presence: Presence,
+    presence: NodePresence,
     views: Views,
     triggers: Triggers,
     pruning: prune::Pruning,
@@ -268,8 +268,12 @@ impl Daemon {
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
             // The outbox renews the claim of the item, or finds that it is lost.
-            Claim::ItemLapsed => self.engine.owed.notify_one(),
-            Claim::Taken | Claim::AtCapacity | Claim::SessionBusy | Claim::NoSeat | Claim::OverBudget(_) => {}
+            Claim::ItemExpired => self.engine.owed.notify_one(),
+            Claim::Taken
+            | Claim::AtCapacity
+            | Claim::SessionBusy
+            | Claim::NoProviderSlot
+            | Claim::OverBudget(_) => {}
         }
         Ok(())
     }

@@ -17,8 +17,8 @@ use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::supervision::{Standing, Stop};
-use cowhand_system::remove::is_gone;
+use cowhand_run::supervision::{AttemptState, StopOutcome};
+use cowhand_system::remove::is_missing;
 
 /// Time between two checks of an attempt that is being ended.
 const LOOK: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
 /// Returns an error if the store is missing although attempts of it still run: a new store would not know them, and
 /// they would be ended.
 pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
-    if !is_gone(&state.database()) {
+    if !is_missing(&state.database()) {
         return Ok(());
     }
     let place = state.database().display().to_string();
@@ -93,9 +93,9 @@ fn with_folder(
         if is_current(&job, number) {
             continue;
         }
-        match attempt.standing_if(|| Ok(running.contains(attempt.name()))) {
-            Ok(Standing::Ended(_) | Standing::Gone) => {}
-            Ok(Standing::Kept | Standing::Unkept) => found.push((attempt, job)),
+        match attempt.state_if(|| Ok(running.contains(attempt.name()))) {
+            Ok(AttemptState::Ended(_) | AttemptState::Gone) => {}
+            Ok(AttemptState::Kept | AttemptState::Unkept) => found.push((attempt, job)),
             // The attempt may run although its state cannot be read.
             Err(error) => {
                 warn!(%job, attempt = number, "how it stands cannot be read: {error}");
@@ -113,7 +113,7 @@ fn without_folder(
     is_current: impl Fn(&JobId, u32) -> bool,
 ) -> Vec<(Attempt, JobId, u32)> {
     let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
-    let homeless = attempts.filter(|attempt| is_gone(attempt.folder()));
+    let homeless = attempts.filter(|attempt| is_missing(attempt.folder()));
     let homeless = homeless.filter_map(|attempt| {
         let (job, number) = attempt.of_job()?;
         (!is_current(&job, number)).then_some((attempt, job, number))
@@ -182,17 +182,17 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
 
 /// Takes the next step to end an attempt, and returns whether it has ended.
 fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
-    if is_gone(attempt.folder()) {
+    if is_missing(attempt.folder()) {
         return attempt.end_strays().map(|any| !any);
     }
-    if matches!(attempt.standing()?, Standing::Ended(_) | Standing::Gone) {
+    if matches!(attempt.state()?, AttemptState::Ended(_) | AttemptState::Gone) {
         return Ok(true);
     }
     if by_force {
         attempt.kill()?;
     } else if !*asked {
         // Without a keeper, this kills the remaining processes. A keeper that is just starting is asked in the next step.
-        *asked = attempt.stop()? == Stop::Asked;
+        *asked = attempt.stop()? == StopOutcome::Asked;
     }
     Ok(false)
 }

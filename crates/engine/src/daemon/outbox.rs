@@ -19,7 +19,7 @@ use crate::queues::HELD_BY_PERSON;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, StoreError};
 use cowhand_system::fault;
-use cowhand_work::{Claimant, Standing, WorkSource, WorkSourceError, guarded, tries_the_next, within};
+use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next, within};
 
 /// Time that a node has for a delivery before another node may try it.
 const LEASE: SignedDuration = SignedDuration::from_mins(2);
@@ -59,13 +59,13 @@ impl Desk {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
         for holder in self.engine.noticed.take() {
-            store.try_owed_now(holder, self.engine.home.node.clone(), self.now()).await?;
+            store.retry_outbox_entry(holder, self.engine.home.node.clone(), self.now()).await?;
         }
         let node = || self.engine.home.node.clone();
         loop {
             let mut owed = Vec::new();
             while owed.len() < AT_ONCE
-                && let Some(one) = store.take_owed(node(), self.in_future(LEASE), self.now()).await?
+                && let Some(one) = store.take_outbox_entry(node(), self.in_future(LEASE), self.now()).await?
             {
                 owed.push(one);
             }
@@ -96,7 +96,7 @@ impl Desk {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = owed.holder, "its source knows how it ended");
-                let (by, paid) = (by.clone(), store.paid(owed, self.now()));
+                let (by, paid) = (by.clone(), store.outbox_entry_delivered(owed, self.now()));
                 return match by {
                     Some(by) => audit::by(by, paid).await,
                     None => paid.await,
@@ -258,9 +258,9 @@ async fn is_the_same(source: &dyn WorkSource, held: &HeldItem) -> Result<(), Wor
     if is_claimed(&now) || is_same_text {
         return Ok(());
     }
-    match source.standing(id).await? {
-        Standing::Available => Err(WorkSourceError::Replaced(id.clone())),
-        Standing::Claimed | Standing::Withdrawn | Standing::Done => Ok(()),
+    match source.queue_state(id).await? {
+        QueueState::Available => Err(WorkSourceError::Replaced(id.clone())),
+        QueueState::Claimed | QueueState::Withdrawn | QueueState::Done => Ok(()),
     }
 }
 

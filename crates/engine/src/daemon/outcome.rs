@@ -13,7 +13,7 @@ use super::attempt::AttemptTask;
 use crate::view::write_whole;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
-use cowhand_run::supervision::Standing;
+use cowhand_run::supervision::AttemptState;
 
 const NAME: &str = "outcome.json";
 
@@ -35,8 +35,8 @@ impl AttemptTask {
     /// been removed.
     pub(super) async fn settled_before(&self) -> Option<Settlement> {
         let (attempt, lost) = (self.attempt(), |message| self.lost(message));
-        let standing = attempt.on_blocking_thread(Attempt::standing).await.ok()?;
-        let Standing::Ended(ending) = standing else { return None };
+        let standing = attempt.on_blocking_thread(Attempt::state).await.ok()?;
+        let AttemptState::Ended(ending) = standing else { return None };
         if attempt.stdout().exists() {
             return None;
         }

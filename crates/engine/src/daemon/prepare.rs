@@ -20,8 +20,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::context::Engine;
 use crate::schedule_view::WHEN_COMMAND;
 use crate::secrets::redactor_over;
-use cowhand_run::gate::{self, Heard, it_printed};
-use cowhand_store::{Preparation, Prepared, TakePreparing, Taking, Unless};
+use cowhand_run::gate::{self, GateAnswer, it_printed};
+use cowhand_store::{NewItemClaim, Preparation, Prepared, TakePreparing, Unless};
 use cowhand_system::fault;
 use cowhand_system::panic::caught;
 use cowhand_work::{For, WorkSourceError};
@@ -61,7 +61,7 @@ pub(super) struct Order<'a> {
 
 impl Order<'_> {
     pub(super) const fn occasion(&self) -> &FiringContext {
-        &self.preparation.occasion
+        &self.preparation.context
     }
 }
 
@@ -109,13 +109,13 @@ impl Errand<'_> {
         let note = match verdict {
             Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
             Verdict::Confined(why) => {
-                order.preparation.occasion.confined = Some(why.clone());
+                order.preparation.context.confined = Some(why.clone());
                 Some(format!("in the strict sandbox: {why}"))
             }
             Verdict::Trusted => None,
         };
         let heard = self.ask_command(order).await?;
-        if let Some(Heard { allows: false, said }) = heard {
+        if let Some(GateAnswer { allows: false, said }) = heard {
             let note = format!("{WHEN_COMMAND} did not let it through{}", it_printed(&said));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
@@ -148,7 +148,7 @@ impl Errand<'_> {
     }
 
     /// Runs `when_command` and returns its answer with masked secrets; `None` if there is no such command.
-    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<Heard>> {
+    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<GateAnswer>> {
         let Some(command) = &order.schedule.when_command else { return Ok(None) };
         let redactor = redactor_over(&self.engine.loaded(), Some(order.agent));
         let heard = gate::allows(&self.engine.program, command, &order.agent.directory, redactor).await;
@@ -162,15 +162,15 @@ impl Errand<'_> {
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
         let of_stranger =
-            confined.map(|why| FiringContext { confined: Some(why), ..preparation.occasion.clone() });
-        let occasion = of_stranger.as_ref().unwrap_or(&preparation.occasion);
+            confined.map(|why| FiringContext { confined: Some(why), ..preparation.context.clone() });
+        let occasion = of_stranger.as_ref().unwrap_or(&preparation.context);
         firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
     }
 
-    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<Taking>> {
+    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<NewItemClaim>> {
         let (engine, whose) = (self.engine, For::schedule(order.agent, order.schedule));
         let Some(config) = whose.config() else { return Ok(None) };
-        Ok(Some(Taking {
+        Ok(Some(NewItemClaim {
             queue: config.queue(&engine.loaded().sources.setting().base),
             item,
             source: config.clone(),

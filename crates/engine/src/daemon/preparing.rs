@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::prepare::{Errand, Step};
 use crate::context::Engine;
-use cowhand_store::MOST_TRIES_IN_FRONT;
+use cowhand_store::MAX_TRIES_BEFORE_OTHERS;
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
@@ -87,7 +87,7 @@ impl Line<'_> {
             Step::Failed { error, tries, wait } => {
                 self.say(key, &error).await;
                 let again = Instant::now() + wait.unwrap_or_else(|| BACKOFF.pause_after(tries));
-                Stuck { again, in_front: tries < MOST_TRIES_IN_FRONT }
+                Stuck { again, in_front: tries < MAX_TRIES_BEFORE_OTHERS }
             }
         };
         self.stuck.insert(key.clone(), stuck);

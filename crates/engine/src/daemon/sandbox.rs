@@ -11,9 +11,9 @@ use cowhand_core::workspace::IsolationKind;
 use super::attempt::AttemptTask;
 use super::credential_proxy;
 use cowhand_run::launch::Launch;
-use cowhand_run::runtime::plan;
+use cowhand_run::runtime::description;
 use cowhand_run::sandbox::proxy;
-use cowhand_run::sandbox::{self, Setting};
+use cowhand_run::sandbox::{self, SandboxInput};
 use cowhand_run::start::SandboxPlan;
 
 impl AttemptTask {
@@ -34,12 +34,12 @@ impl AttemptTask {
         let confined = self.job.confined().is_some();
         let stead = self.engine.home.state.of_strangers(&agent.name);
         let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
-        let setting = Setting {
+        let setting = SandboxInput {
             asked: &asked,
             base,
             directory: &agent.directory,
             isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
-            runtime: plan::description(agent.program()),
+            runtime: description::description(agent.program()),
             environment: &environment,
             argv: &argv,
             agent: command.map(String::as_str),
@@ -50,7 +50,7 @@ impl AttemptTask {
             program: &self.engine.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(mut enclosure) = sandbox::enclose(&setting)? else { return Ok(launch) };
+        let Some(mut enclosure) = sandbox::resolve_plan(&setting)? else { return Ok(launch) };
         enclosure.talk = self.talk(agent, enclosure.kind)?;
         if enclosure.gateway {
             let credentials = credential_proxy::from(agent, &mut launch.start.argv, &mut environment)?;
@@ -79,7 +79,7 @@ impl AttemptTask {
             by_proxy(&enclosure, &mut environment);
         }
         launch.environment = environment.into_iter().collect();
-        launch.start.enclosure = Some(enclosure);
+        launch.start.sandbox = Some(enclosure);
         Ok(launch)
     }
 }

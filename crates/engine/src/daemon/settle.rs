@@ -38,7 +38,7 @@ impl AttemptTask {
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
-        rules.redactor.hide_in_outcome(&mut settlement.outcome);
+        rules.redactor.redact_outcome(&mut settlement.outcome);
         let (mut pause, mut until) = (FIRST_PAUSE, None);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
@@ -78,8 +78,8 @@ impl AttemptTask {
     pub(super) async fn give_back(&self, why: NotBegun, rules: &Rules) {
         let why = match why {
             NotBegun::Interrupted => NotBegun::Interrupted,
-            NotBegun::Shortage(reason) => NotBegun::Shortage(rules.redactor.hide(&reason).into_owned()),
-            NotBegun::Failed(reason) => NotBegun::Failed(rules.redactor.hide(&reason).into_owned()),
+            NotBegun::Shortage(reason) => NotBegun::Shortage(rules.redactor.redact(&reason).into_owned()),
+            NotBegun::Failed(reason) => NotBegun::Failed(rules.redactor.redact(&reason).into_owned()),
         };
         if let Some(reason) = why.reason() {
             warn!(job = %self.job.id(), "it could not be started: {reason}");

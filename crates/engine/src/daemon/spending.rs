@@ -12,7 +12,7 @@ use cowhand_core::roster::Agent;
 use tracing::warn;
 
 use super::attempt::{AttemptTask, Rules};
-use cowhand_run::tail::Tail;
+use cowhand_run::tail::Tailer;
 use cowhand_store::Hearing;
 
 /// The spending of one attempt that the store has received.
@@ -29,7 +29,7 @@ const LAST_CALL: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
     /// Stores the spending of the attempt until now, and returns the budget that it exceeds.
-    pub(super) async fn hear(&self, tail: &mut Tail, told: &mut Told) -> Option<Breach> {
+    pub(super) async fn hear(&self, tail: &mut Tailer, told: &mut Told) -> Option<Breach> {
         if tail.lines() != told.lines {
             let usage = tail.usage().map(|usage| self.priced(usage));
             if usage == told.usage {

@@ -10,8 +10,8 @@ use tracing::warn;
 use super::attempt::{AttemptTask, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
-use cowhand_run::supervision::Stop;
-use cowhand_system::remove::is_gone;
+use cowhand_run::supervision::StopOutcome;
+use cowhand_system::remove::is_missing;
 
 /// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
 /// processes it leaves, and a margin. With `hurry` there is no grace period.
@@ -39,9 +39,9 @@ impl AttemptTask {
                 self.note_stop(reason, attempt);
             }
             let patience = match attempt.on_blocking_thread(Attempt::stop).await {
-                Ok(Stop::TooEarly) => return self.forget_stop(attempt),
-                Ok(Stop::Asked | Stop::NoKeeper) if hurry => HURRY,
-                Ok(Stop::Asked | Stop::NoKeeper) => OBEDIENCE,
+                Ok(StopOutcome::TooEarly) => return self.forget_stop(attempt),
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if hurry => HURRY,
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => OBEDIENCE,
                 Err(error) => {
                     warn!(%job, "its keeper cannot be asked to end it: {error}");
                     Duration::ZERO
@@ -88,7 +88,7 @@ impl AttemptTask {
     /// Returns why an earlier daemon stopped the attempt, if it did.
     pub(super) async fn stopped_before(&self) -> Option<Reason> {
         let attempt = self.attempt();
-        if is_gone(attempt.folder()) {
+        if is_missing(attempt.folder()) {
             return None;
         }
         let stopped = attempt.on_blocking_thread(Attempt::stopped).await.unwrap_or_else(|error| {

@@ -13,9 +13,9 @@ use super::attempt::{AttemptTask, Rules};
 use super::workspaces;
 use crate::context::LEASE;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::supervision::Standing;
+use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 /// Number of panics after which an attempt is given up, because the same error would happen again.
 const MOST_PANICS: u32 = 5;
@@ -105,11 +105,11 @@ impl AttemptTask {
 
 /// Returns whether any process of the attempt is left, and kills it.
 fn lives(attempt: &Attempt) -> bool {
-    if is_gone(attempt.folder()) {
+    if is_missing(attempt.folder()) {
         // Processes that cannot be listed now may still run.
         return attempt.end_strays().unwrap_or(true);
     }
-    if matches!(attempt.standing(), Ok(Standing::Ended(_) | Standing::Gone)) {
+    if matches!(attempt.state(), Ok(AttemptState::Ended(_) | AttemptState::Gone)) {
         return false;
     }
     if let Err(error) = attempt.kill() {

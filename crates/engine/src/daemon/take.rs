@@ -13,7 +13,7 @@ use tracing::{debug, info, warn};
 use super::prepare::{Errand, HELD, Order};
 use cowhand_store::{FailedItem, OfFiring, Prepared, Taken};
 use cowhand_system::fault;
-use cowhand_work::{Claimant, For, Standing, WorkSource, WorkSourceError, guarded, tries_the_next};
+use cowhand_work::{Claimant, For, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next};
 
 /// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
 const MOST_AT_ONCE: usize = 8;
@@ -183,7 +183,7 @@ impl Errand<'_> {
             taking.unless.released_since = Some(polled_at.unwrap_or(Timestamp::MIN));
         }
         let mut taken = store.take_item(taking.clone(), None, self.now()).await?;
-        if taken == Taken::PutBack && source.standing(id).await? == Standing::Available {
+        if taken == Taken::PutBack && source.queue_state(id).await? == QueueState::Available {
             info!(item = %id, "a person has put it back, so the count of its failures starts anew");
             taking.unless.given_up = false;
             taken = store.take_item(taking, None, self.now()).await?;
@@ -295,10 +295,10 @@ impl Errand<'_> {
             if known.state != FailedItem::Offered && !is_time {
                 continue;
             }
-            match source.standing(&known.id).await? {
-                Standing::Done => store.forget_failures(known.queue, known.id).await?,
-                Standing::Withdrawn => store.withdraw_failed(known.queue, known.id).await?,
-                Standing::Available | Standing::Claimed => {}
+            match source.queue_state(&known.id).await? {
+                QueueState::Done => store.forget_failures(known.queue, known.id).await?,
+                QueueState::Withdrawn => store.withdraw_failed(known.queue, known.id).await?,
+                QueueState::Available | QueueState::Claimed => {}
             }
         }
         Ok(())

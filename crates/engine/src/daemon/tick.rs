@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 
 use crate::schedule_view::MISSED;
 use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{Decision, Fired, Firing, Settled, Starter, Store, StoreError};
+use cowhand_store::{Decision, Fired, NewFiring, Settled, Starter, Store, StoreError};
 use cowhand_system::fault;
 
 /// The work that a tick leaves to its caller: processes to start and to stop, and the time of the next tick.
@@ -173,7 +173,7 @@ async fn act(
                 FiringOutcome::Coalesced => Decision::Coalesce,
             };
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
-            let firing = Firing { schedule, key, due, decision, note: misfire };
+            let firing = NewFiring { schedule, key, due, decision, note: misfire };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, expect, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {

@@ -8,11 +8,11 @@ use cowhand_core::work::WorkItem;
 use super::prepare::{Errand, Order};
 use crate::trigger::GithubAccess;
 use cowhand_work::For;
-use cowhand_work::github::Place;
+use cowhand_work::github::RepositoryAccess;
 
 /// The interface of GitHub at which the permissions of people are requested.
 enum Desk {
-    Rest(Place),
+    Rest(RepositoryAccess),
     /// GitHub's own program, `gh`.
     Gh(GithubAccess),
 }
@@ -31,7 +31,7 @@ impl Errand<'_> {
         let desk = match (GithubAccess::of(trigger), words.repo.clone()) {
             (Some(access), _) if access.is_by_gh() => Some(Desk::Gh(access)),
             (Some(GithubAccess { owner, repo, api_url, auth, .. }), _) => {
-                Some(Desk::Rest(Place { repo: format!("{owner}/{repo}"), api_url, auth }))
+                Some(Desk::Rest(RepositoryAccess { repo: format!("{owner}/{repo}"), api_url, auth }))
             }
             (None, repo) => repo.map(|repo| Desk::Rest(of_webhook(repo, &trusts))),
         };
@@ -47,7 +47,7 @@ impl Errand<'_> {
             None | Some(shape::WorkSource::Files { .. }) => return Ok(Verdict::Trusted),
             Some(shape::WorkSource::Github { repo, api_url, auth, .. }) => {
                 let repo = repo.clone().unwrap_or_default();
-                Some(Place { repo, api_url: api_url.clone(), auth: auth.clone() })
+                Some(RepositoryAccess { repo, api_url: api_url.clone(), auth: auth.clone() })
             }
             Some(shape::WorkSource::Custom { .. }) => None,
         };
@@ -87,8 +87,8 @@ impl Errand<'_> {
 }
 
 /// Returns the place of a webhook's repository: the webhook names the repository, `trust` the API and the credentials.
-fn of_webhook(repo: String, trusts: &[&Trust]) -> Place {
+fn of_webhook(repo: String, trusts: &[&Trust]) -> RepositoryAccess {
     let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
     let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
-    Place { repo, api_url, auth }
+    RepositoryAccess { repo, api_url, auth }
 }

@@ -16,17 +16,17 @@ use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::redact::Redactor;
 use cowhand_run::runtime::Reader;
-use cowhand_run::supervision::Standing;
-use cowhand_run::tail::{Files, Tail};
-use cowhand_system::remove::{absent_is_ok, is_gone};
+use cowhand_run::supervision::AttemptState;
+use cowhand_run::tail::{TailFiles, Tailer};
+use cowhand_system::remove::{absent_is_ok, is_missing};
 
 /// File with the messages that were read while the job's output could not be written. It exists as long as that is so.
 const UNWRITTEN: &str = "unwritten.jsonl";
 const INDEX: &str = "unwritten.index";
 
 /// Returns the files of an attempt's output, with the job's own JSONL as the target.
-pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> Files {
-    Files {
+pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> TailFiles {
+    TailFiles {
         stdout: attempt.stdout(),
         stderr: attempt.stderr(),
         jsonl: state.output(job),
@@ -37,10 +37,10 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> File
 }
 
 /// Returns the files of an attempt's output, with a JSONL in the attempt's own folder as the target.
-pub(super) fn files_aside(attempt: &Attempt) -> Files {
+pub(super) fn files_aside(attempt: &Attempt) -> TailFiles {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
     let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
-    Files { stdout, stderr, jsonl: run_blocking(attempt), index, attempt: number, before: None }
+    TailFiles { stdout, stderr, jsonl: run_blocking(attempt), index, attempt: number, before: None }
 }
 
 fn run_blocking(attempt: &Attempt) -> PathBuf {
@@ -75,8 +75,8 @@ fn write_up(
     let job = attempt.job().context("it is no attempt of a job")?;
     let start = attempt.start()?;
     let reader = start.reader.unwrap_or_else(Reader::command);
-    let mut tail = Tail::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
-    if let Standing::Ended(ending) = attempt.standing()? {
+    let mut tail = Tailer::open(files(attempt, state, &job), reader, redactor.clone(), now)?;
+    if let AttemptState::Ended(ending) = attempt.state()? {
         tail.finish(&ending, now, &mut |_| {})?;
     } else {
         tail.advance(now, &mut |_| {})?;
@@ -90,7 +90,7 @@ fn write_up(
 /// because the output of this one would have to come before it.
 pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
-    if !is_gone(Attempt::new(state.path(), &job, number + 1).folder()) {
+    if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;
     }
     match write_up(attempt, state, &redactor_over(loaded, None), now) {

@@ -47,7 +47,7 @@ pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Resu
     let folder = folder(engine)?;
     if let Some(known) = earlier {
         let whole = known.state != WorkspaceState::Making;
-        match workspace::desk(&known.workspace, &ground.below) {
+        match workspace::working_directory(&known.workspace, &ground.below) {
             Ok(directory) if whole => return Ok(Desk { directory, fresh: true }),
             // The workspace is incomplete, or its agent removed it.
             _ => {
@@ -150,7 +150,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
             warn!(job = %known.job, "its diff cannot be made: {why}");
             format!("# cowhand: no diff could be made: {}\n", why.replace('\n', " ")).into_bytes()
         });
-        let written = write_whole(&state.diff(&known.job), &redactor.hide_in_bytes(&text));
+        let written = write_whole(&state.diff(&known.job), &redactor.redact_bytes(&text));
         written.map_err(|error| error.to_string())
     });
     if let Err(error) = kept.await {
@@ -293,7 +293,7 @@ async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
 async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let looked = {
         let workspace = workspace.clone();
-        apart(move || workspace::branch_has_gone(&workspace)).await
+        apart(move || workspace::branch_is_removed(&workspace)).await
     };
     let forgotten = match looked {
         Ok(true) => engine.store.forget_workspace(&workspace).await,

@@ -11,7 +11,7 @@ use tokio::process::Command;
 
 use super::Finding;
 use cowhand_run::acp::{self, Introduction};
-use cowhand_run::runtime::plan::{Description, description};
+use cowhand_run::runtime::description::{Description, description};
 
 /// Time limit for the version of a program. Some take a second, and more on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -111,7 +111,8 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String
         .envs(&agent.settings.env)
         .current_dir(&agent.directory)
         .stderr(Stdio::null());
-    let started = acp::Agent::start(command).map_err(|error| format!("it could not be started: {error}"))?;
+    let started =
+        acp::AgentProcess::start(command).map_err(|error| format!("it could not be started: {error}"))?;
     acp::introduce(started, PATIENCE).await
 }
 

@@ -7,10 +7,10 @@ use reqwest::Url;
 use super::Finding;
 use crate::hook::SLACK_TOKEN;
 use cowhand_run::address;
-use cowhand_work::Sources;
+use cowhand_work::WorkSources;
 
 /// Returns only problems, because a fleet may have many hooks.
-pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+pub(super) fn look(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let is_set = |name: &str| sources.setting().variable(name).is_some();
     let of_agent = |agent: &Agent| {
         let lists =

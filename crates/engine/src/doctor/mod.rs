@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::queues;
 use crate::state::StateFolder;
 use crate::tls::Certificate;
-use cowhand_work::{self as work, Sources, Verdict, WorkSourceError};
+use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
 
 /// Time limit for the answer of a work source.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,7 +55,7 @@ pub struct Subject {
     pub variables: HashMap<String, String>,
     /// The files of the config.
     pub files: Vec<PathBuf>,
-    pub sources: Arc<Sources>,
+    pub sources: Arc<WorkSources>,
 }
 
 /// Checks agents and sources with the environment of this process.
@@ -98,7 +98,7 @@ fn certificate(files: &Tls) -> Finding {
 }
 
 /// Checks that the secrets of webhooks are set.
-fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+fn webhooks(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
     all.filter_map(|(agent, schedule)| {
         let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
@@ -130,7 +130,7 @@ fn webhooks(sources: &Sources, roster: &Roster) -> Vec<Finding> {
 }
 
 /// Warns of a queue from which no schedule takes items.
-fn untaken(sources: &Sources, roster: &Roster, queue: &queues::Queue) -> Option<Finding> {
+fn untaken(sources: &WorkSources, roster: &Roster, queue: &queues::Queue) -> Option<Finding> {
     let detail = "no schedule takes its items; add one, for example `poll: {type: interval, interval: 5m}`";
     let is_taken = !queues::takers(sources, roster, &queue.name).is_empty();
     let what = format!("work in {}", queue.name);
@@ -138,20 +138,25 @@ fn untaken(sources: &Sources, roster: &Roster, queue: &queues::Queue) -> Option<
 }
 
 /// Checks that the configured work sources can be used.
-async fn work_sources(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (agent, config) in queues::named(roster) {
         let found = match sources.source(agent, config) {
             Ok(source) => tokio::time::timeout(PATIENCE, source.check()).await.unwrap_or_else(|_| {
-                vec![work::Finding::problem("answer", format!("none within {} seconds", PATIENCE.as_secs()))]
+                vec![work::SourceFinding::problem(
+                    "answer",
+                    format!("none within {} seconds", PATIENCE.as_secs()),
+                )]
             }),
-            Err(error @ WorkSourceError::GitHubAuth(_)) => vec![work::Finding::of_error("token", &error)],
-            Err(error) => vec![work::Finding::of_error("config", &error)],
+            Err(error @ WorkSourceError::GitHubAuth(_)) => {
+                vec![work::SourceFinding::of_error("token", &error)]
+            }
+            Err(error) => vec![work::SourceFinding::of_error("config", &error)],
         };
-        findings.extend(found.into_iter().map(|work::Finding { what, verdict, detail }| {
+        findings.extend(found.into_iter().map(|work::SourceFinding { what, verdict, detail }| {
             let what = format!("{} {}, {what}", config.name(), config.place());
-            let found = if verdict == Verdict::Problem { Err(detail) } else { Ok(detail) };
-            Finding { warning: verdict == Verdict::Warning, ..Finding::of(what, found) }
+            let found = if verdict == SourceHealth::Problem { Err(detail) } else { Ok(detail) };
+            Finding { warning: verdict == SourceHealth::Warning, ..Finding::of(what, found) }
         }));
     }
     findings

@@ -16,9 +16,9 @@ use super::{Finding, agents};
 use crate::daemon::credential_proxy;
 use crate::state::StateFolder;
 use cowhand_run::launch::Launch;
-use cowhand_run::runtime::Session;
-use cowhand_run::runtime::plan::{Description, description};
-use cowhand_run::sandbox::{Setting, ability, enclose, try_out};
+use cowhand_run::runtime::SessionChoice;
+use cowhand_run::runtime::description::{Description, description};
+use cowhand_run::sandbox::{SandboxInput, ability, resolve_plan, try_out};
 
 /// The values that all starts share.
 struct Machine<'a> {
@@ -77,7 +77,8 @@ impl Machine<'_> {
         let (private, stead) = (self.folder.path().join("private"), self.folder.path().join("stead"));
         let own = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let launch = Launch::of(agent, &job(agent, name), &Session::Fresh, own, self.variables, &private)?;
+        let launch =
+            Launch::of(agent, &job(agent, name), &SessionChoice::Fresh, own, self.variables, &private)?;
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let isolated = agent.isolation_of(name).kind != IsolationKind::Shared;
         let mut argv = launch.start.by(&self.program).argv;
@@ -88,7 +89,7 @@ impl Machine<'_> {
         let about = Description { homes, ..*about };
         let client = agent.settings.runtime == Some(cowhand_core::shape::Runtime::Acp);
         let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
-        let setting = Setting {
+        let setting = SandboxInput {
             asked: &asked,
             base: &agent.directory,
             directory: &desk,
@@ -104,7 +105,7 @@ impl Machine<'_> {
             program: &self.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(enclosure) = enclose(&setting)? else { return Ok(()) };
+        let Some(enclosure) = resolve_plan(&setting)? else { return Ok(()) };
         if enclosure.gateway {
             credential_proxy::from(agent, &mut argv, &mut environment)?;
         }

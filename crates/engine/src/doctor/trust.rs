@@ -5,11 +5,11 @@ use cowhand_core::trigger::TriggerConfig;
 
 use super::Finding;
 use crate::trigger::GithubAccess;
-use cowhand_work::Sources;
-use cowhand_work::github::Place;
+use cowhand_work::WorkSources;
+use cowhand_work::github::RepositoryAccess;
 
 /// Returns only problems. Work sources are checked separately.
-pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
+pub(super) fn look(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
     all.filter_map(|(agent, schedule)| {
         let error = sources.people().check(&asked(agent, schedule)?, sources.setting()).err()?;
@@ -23,7 +23,7 @@ pub(super) fn look(sources: &Sources, roster: &Roster) -> Vec<Finding> {
 }
 
 /// Returns the place and credentials for requests of permissions; `None` if there are no requests, or `gh` makes them.
-fn asked(agent: &Agent, schedule: &Schedule) -> Option<Place> {
+fn asked(agent: &Agent, schedule: &Schedule) -> Option<RepositoryAccess> {
     let trusts = agent.trusts(Some(schedule));
     if trusts.iter().all(|trust| trust.min_permission.is_none()) {
         return None;
@@ -31,13 +31,13 @@ fn asked(agent: &Agent, schedule: &Schedule) -> Option<Place> {
     match (GithubAccess::of(&schedule.trigger), &schedule.trigger) {
         (Some(access), _) if access.is_by_gh() => None,
         (Some(GithubAccess { owner, repo, api_url, auth, .. }), _) => {
-            Some(Place { repo: format!("{owner}/{repo}"), api_url, auth })
+            Some(RepositoryAccess { repo: format!("{owner}/{repo}"), api_url, auth })
         }
         (None, TriggerConfig::Webhook { .. }) => {
             let api_url = trusts.iter().rev().find_map(|trust| trust.api_url.clone());
             let auth = trusts.iter().rev().find_map(|trust| trust.auth.clone()).unwrap_or_default();
             // A delivery names the repository; the credentials are the same for all.
-            Some(Place { repo: "owner/name".to_owned(), api_url, auth })
+            Some(RepositoryAccess { repo: "owner/name".to_owned(), api_url, auth })
         }
         (None, _) => None,
     }
@@ -50,7 +50,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use cowhand_work::Setting;
+    use cowhand_work::SourceContext;
 
     fn found(trigger: &str, trust: &str) -> Vec<String> {
         let mut agent = Agent::new("a".parse().unwrap());
@@ -59,7 +59,7 @@ mod tests {
         schedule.trust = Some(serde_json::from_str(trust).unwrap());
         agent.schedules.push(schedule);
         let variables = HashMap::from([("DOCTOR_SET".to_owned(), "ghp_1".to_owned())]);
-        let sources = Sources::new(Arc::default(), Setting::of_base(Path::new("/"), variables));
+        let sources = WorkSources::new(Arc::default(), SourceContext::of_base(Path::new("/"), variables));
         let findings = look(&sources, &Roster::of(vec![agent]));
         findings.into_iter().map(|finding| format!("{}: {}", finding.what, finding.detail)).collect()
     }

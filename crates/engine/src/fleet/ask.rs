@@ -88,7 +88,7 @@ impl Fleet {
     /// Denies the use of a tool and records it, so that a person can see what the agent tried.
     async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
-        let tool = cut(&self.redactor_of(job).hide(tool), 0, LONGEST_NAME);
+        let tool = cut(&self.redactor_of(job).redact(tool), 0, LONGEST_NAME);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
@@ -167,9 +167,9 @@ impl Fleet {
 fn redacted(what: Asked, redactor: &Redactor) -> Asked {
     match what {
         Asked::Tool { tool, mut input } => {
-            redactor.hide_in(&mut input);
-            Asked::Tool { tool: redactor.hide(&tool).into_owned(), input }
+            redactor.redact_value(&mut input);
+            Asked::Tool { tool: redactor.redact(&tool).into_owned(), input }
         }
-        Asked::Question { question } => Asked::Question { question: redactor.hide(&question).into_owned() },
+        Asked::Question { question } => Asked::Question { question: redactor.redact(&question).into_owned() },
     }
 }

@@ -9,7 +9,7 @@ use cowhand_core::schedule::{ScheduleState, SkipReason};
 use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
 use crate::trigger::dispatch::Dispatch;
-use cowhand_store::{Decision, Fired, Firing};
+use cowhand_store::{Decision, Fired, NewFiring};
 
 /// Result of a delivery. Except for a ping, the delivery is stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,7 +69,7 @@ impl Fleet {
         let key = delivery.occurrence().key(0);
         let firing = if reception == Reception::Unwanted {
             let decision = Decision::Skip(SkipReason::Filtered);
-            Firing { schedule: schedule.id, key, due: now, decision, note: None }
+            NewFiring { schedule: schedule.id, key, due: now, decision, note: None }
         } else {
             Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
         };

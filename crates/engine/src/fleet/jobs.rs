@@ -5,7 +5,7 @@ use cowhand_core::job::Job;
 
 use super::{Fleet, FleetError};
 use crate::context::StopRequest;
-use cowhand_store::{Cancel, JobFilter};
+use cowhand_store::{CancelOutcome, JobFilter};
 
 impl Fleet {
     /// Returns the current state of a job; a job that has ended does not change.
@@ -19,7 +19,7 @@ impl Fleet {
     }
 
     /// Cancels a job. A waiting job ends at once; the whole process tree of a running one is asked to end.
-    pub async fn cancel(&self, job: JobId) -> Result<Cancel, FleetError> {
+    pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, FleetError> {
         let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
         // Also sent directly, because a draining fleet makes no more plans.
         self.engine.wish(&job, StopRequest::Cancel);

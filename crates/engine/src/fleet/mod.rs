@@ -45,7 +45,7 @@ use cowhand_store::Store;
 use cowhand_store::audit;
 use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
-use cowhand_work::{Registry, Setting, Sources};
+use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 
 pub use crate::error::FleetError;
 pub use crate::lifecycle::Stop;
@@ -69,7 +69,7 @@ pub struct Options {
     /// Path of the `cowhand` program, which is the keeper of each attempt.
     pub program: PathBuf,
     /// Kinds of work sources: the built-in ones and those that the caller adds.
-    pub work_sources: Registry,
+    pub work_sources: SourceRegistry,
     /// Trigger types that are not built in.
     pub triggers: Triggers,
     /// If true, the state that herdctl left beside a `herdctl.yaml` is not imported.
@@ -140,7 +140,7 @@ impl Options {
             agents: Agents::Config(config),
             clock: Clock::System,
             program: program.into(),
-            work_sources: Registry::default(),
+            work_sources: SourceRegistry::default(),
             triggers: Triggers::default(),
             fresh: false,
         }
@@ -236,7 +236,7 @@ impl Fleet {
         self.engine.seen_by_views.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    pub fn sources(&self) -> Arc<Sources> {
+    pub fn sources(&self) -> Arc<WorkSources> {
         Arc::clone(&self.engine.loaded().sources)
     }
 
@@ -429,7 +429,7 @@ impl Fleet {
 struct Surroundings {
     base: PathBuf,
     clock: Clock,
-    registry: Arc<Registry>,
+    registry: Arc<SourceRegistry>,
 }
 
 impl Surroundings {
@@ -437,9 +437,9 @@ impl Surroundings {
     fn loaded(&self, contents: Contents) -> Loaded {
         let Contents { roster, variables, shown, files } = contents;
         let writable = sandbox::writable(&roster);
-        let setting = Setting::of_base(&self.base, variables.clone()).clock(self.clock.clone());
+        let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());
-        let sources = Arc::new(Sources::new(Arc::clone(&self.registry), setting));
+        let sources = Arc::new(WorkSources::new(Arc::clone(&self.registry), setting));
         let named = secrets::named::variables(&roster, shown.as_ref());
         let (roster, redactor) = (Arc::new(roster), OnceLock::new());
         Loaded { roster, variables, sources, shown, files, named, writable, redactor }

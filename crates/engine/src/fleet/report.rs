@@ -29,8 +29,8 @@ impl Fleet {
         let named = report::artifacts(artifacts).map_err(FleetError::ReportRefused)?;
         let named = self.found(job.id(), attempt, named).await?;
         // A mask can be longer than the secret, but not by so much that it matters for the limit.
-        let summary = report::summary(&redactor.hide(summary)).map_err(FleetError::ReportRefused)?;
-        let artifacts = named.iter().map(|artifact| redactor.hide(artifact).into_owned()).collect();
+        let summary = report::summary(&redactor.redact(summary)).map_err(FleetError::ReportRefused)?;
+        let artifacts = named.iter().map(|artifact| redactor.redact(artifact).into_owned()).collect();
         let now = self.engine.clock.now();
         let report = Report { outcome, summary, artifacts, reported_at: now };
         match self.store().report(job.id().clone(), attempt, report, now).await? {
@@ -46,7 +46,7 @@ impl Fleet {
         attempt: u32,
         artifacts: Vec<Artifact>,
     ) -> Result<Vec<String>, FleetError> {
-        let desk = self.store().desk_of(job.clone(), attempt).await?;
+        let desk = self.store().location_of_attempt(job.clone(), attempt).await?;
         let here = desk.filter(|desk| desk.node == self.engine.home.node).map(|desk| desk.directory);
         let names = tokio::task::spawn_blocking(move || {
             artifacts.into_iter().map(|artifact| name(artifact, here.as_deref())).collect()

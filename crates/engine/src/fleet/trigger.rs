@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::{Fleet, FleetError};
 use crate::trigger::dispatch::Dispatch;
-use cowhand_run::runtime::{Session, plan};
+use cowhand_run::runtime::{SessionChoice, description};
 use cowhand_store::Fired;
 
 /// The job to run now.
@@ -140,7 +140,8 @@ impl Fleet {
         let before = self.job(job).await?;
         let runtime = self.roster().agent(before.agent()).map(Agent::runtime);
         let of = before.session_id().unwrap_or("none").to_owned();
-        if let Some(refusal) = plan::refusal(runtime.unwrap_or_default(), &Session::Fork { of, as_id: None })
+        if let Some(refusal) =
+            description::refusal(runtime.unwrap_or_default(), &SessionChoice::Fork { of, as_id: None })
         {
             return Err(FleetError::CannotFork(refusal));
         }

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::{Fleet, FleetError};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
-use cowhand_store::{HeldItem, Taken, Taking, Unless};
-use cowhand_work::{CHANGING, Claimant, Claimer, Standing, WorkSourceError, within};
+use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
+use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
 impl Fleet {
     /// Claims an item for a person, so that no agent takes it.
@@ -25,7 +25,7 @@ impl Fleet {
         let now = self.clock().now();
         let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
         let holder = format!("{person}@{id}");
-        let taking = Taking {
+        let taking = NewItemClaim {
             queue: queue.name.clone(),
             item: view.item.clone(),
             source: queue.config.clone(),
@@ -46,7 +46,7 @@ impl Fleet {
             }
         }
         let by = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
-        let claimed = within(CHANGING, queue.source.claim_work(id, &by)).await;
+        let claimed = within(SOURCE_CHANGE_TIMEOUT, queue.source.claim_work(id, &by)).await;
         match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
@@ -228,7 +228,7 @@ impl Fleet {
         queue: &Queue,
         asked: impl Future<Output = Result<T, WorkSourceError>>,
     ) -> Result<T, WorkSourceError> {
-        within(CHANGING, asked).await.map_err(|error| error.of_queue(&queue.name))
+        within(SOURCE_CHANGE_TIMEOUT, asked).await.map_err(|error| error.of_queue(&queue.name))
     }
 
     /// Retries soon the results that could not be delivered before, if their items are in the queue again.
@@ -313,8 +313,8 @@ fn untold(view: &ItemView) -> Option<FleetError> {
 
 /// Explains why an item cannot be completed, and what makes it possible.
 async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
-    match queue.source.standing(item).await {
-        Ok(Standing::Withdrawn) => {
+    match queue.source.queue_state(item).await {
+        Ok(QueueState::Withdrawn) => {
             format!(
                 "it {stands}; `cowhand work retry {item}` makes it available, and then it can be completed"
             )

@@ -112,7 +112,7 @@ fn copy_output(output: File, target: &Path, redactor: &Redactor) -> io::Result<(
     for line in BufReader::new(output).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        copy.write_all(redactor.hide_in_line(&line).as_bytes())?;
+        copy.write_all(redactor.redact_line(&line).as_bytes())?;
         copy.write_all(b"\n")?;
     }
     copy.into_inner()?.persist(target)?;

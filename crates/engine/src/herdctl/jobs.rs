@@ -39,7 +39,7 @@ fn job(folder: &HerdctlFolder, redactor: &Redactor, file: &Path) -> Result<Job, 
     }
     let mut record = record(id, &node)?;
     for text in [&mut record.prompt, &mut record.summary].into_iter().flatten() {
-        *text = redactor.hide(text).into_owned();
+        *text = redactor.redact(text).into_owned();
     }
     Job::try_from(record).map_err(|error| error.to_string())
 }

@@ -22,7 +22,7 @@ use crate::output;
 use crate::secrets::{self, redactor_over};
 pub use chat::SLACK_TOKEN;
 use cowhand_run::redact::Redactor;
-use cowhand_store::OwedHook;
+use cowhand_store::TakenHook;
 
 /// Result of one try.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,9 +58,9 @@ impl Tried {
 
     /// Masks secrets and cuts output, so that the result can be stored.
     fn redacted(self, redactor: &Redactor) -> Self {
-        let hide = |text: String| redactor.hide(&text).into_owned();
+        let hide = |text: String| redactor.redact(&text).into_owned();
         let said_in_short = |said: Option<String>| {
-            let said = said.map(|said| cut(redactor.hide(&said).trim(), 0, SAID_CAP));
+            let said = said.map(|said| cut(redactor.redact(&said).trim(), 0, SAID_CAP));
             said.filter(|said| !said.is_empty())
         };
         match self {
@@ -87,7 +87,7 @@ struct Errand<'a> {
     loaded: &'a Loaded,
     agent: &'a Agent,
     job: &'a Job,
-    owed: &'a OwedHook,
+    owed: &'a TakenHook,
     context: Value,
 }
 
@@ -100,7 +100,7 @@ impl Errand<'_> {
 }
 
 /// Tries the hook once, or follows the process that an earlier daemon started for it.
-pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &OwedHook) -> Tried {
+pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &TakenHook) -> Tried {
     let loaded = engine.loaded();
     let redactor = redactor_over(&loaded, loaded.roster.agent(&owed.agent));
     if let Some(begun) = shell::take_up(engine, owed).await {

@@ -17,11 +17,11 @@ use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::launch;
 use cowhand_run::process::StopSignal;
 use cowhand_run::shortage;
-use cowhand_run::start::{Limits, Start};
-use cowhand_run::supervision::Standing;
-use cowhand_store::OwedHook;
+use cowhand_run::start::{KeeperLimits, StartSpec};
+use cowhand_run::supervision::AttemptState;
+use cowhand_store::TakenHook;
 use cowhand_system::fault;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
 const TIMEOUT_MS: u64 = 30_000;
 /// Time from the stop signal to the kill.
@@ -35,17 +35,17 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 /// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
 /// `None` if it never began.
-pub(super) async fn take_up(engine: &Engine, owed: &OwedHook) -> Option<Tried> {
+pub(super) async fn take_up(engine: &Engine, owed: &TakenHook) -> Option<Tried> {
     let before = owed.begun_by.as_ref().filter(|_| owed.run.kind == HookKind::Shell)?;
     if *before != engine.home.node {
         return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
     }
     let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
-    if is_gone(attempt.folder()) {
+    if is_missing(attempt.folder()) {
         return None;
     }
-    match (attempt.on_blocking_thread(Attempt::standing).await, attempt.began()) {
-        (Ok(Standing::Gone), Ok(false)) => None,
+    match (attempt.on_blocking_thread(Attempt::state).await, attempt.began()) {
+        (Ok(AttemptState::Gone), Ok(false)) => None,
         _ => Some(follow(engine, owed, &attempt).await),
     }
 }
@@ -56,15 +56,15 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
     let own = launch::own_environment();
     let environment = launch::environment(errand.agent, errand.job, own, &errand.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
-    let start = Start {
+    let start = StartSpec {
         // From a file, not as an argument: a variable that the config put into the command may be a secret.
         argv: vec!["sh".to_owned(), attempt.private().join(COMMAND).display().to_string()],
         directory: errand.agent.directory.clone(),
         stop_signal: StopSignal::Terminate,
         grace_ms: GRACE_MS,
         reader: None,
-        limits: Some(Limits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
-        enclosure: None,
+        limits: Some(KeeperLimits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
+        sandbox: None,
     };
     let launched = attempt
         .clear()
@@ -92,20 +92,20 @@ fn not_launched(error: &io::Error) -> Tried {
     Tried::failed(reason)
 }
 
-async fn follow(engine: &Engine, owed: &OwedHook, attempt: &Attempt) -> Tried {
+async fn follow(engine: &Engine, owed: &TakenHook, attempt: &Attempt) -> Tried {
     let wake = engine.watch.folder(attempt.folder());
     let limit =
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
-        let standing = attempt.on_blocking_thread(Attempt::standing).await;
+        let standing = attempt.on_blocking_thread(Attempt::state).await;
         let ending = match standing {
-            Ok(Standing::Ended(ending)) => ending,
-            Ok(Standing::Gone) => return ended(attempt, None, limit),
-            Ok(Standing::Kept | Standing::Unkept) => {
+            Ok(AttemptState::Ended(ending)) => ending,
+            Ok(AttemptState::Gone) => return ended(attempt, None, limit),
+            Ok(AttemptState::Kept | AttemptState::Unkept) => {
                 let began = owed.run.started_at.unwrap_or_else(|| engine.clock.now());
                 let age = engine.clock.now().duration_since(began);
-                if let Ok(Standing::Unkept) = standing
+                if let Ok(AttemptState::Unkept) = standing
                     && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
                 {
                     warn!(job = %owed.job, "what its hook has left cannot be ended at the moment: {error}");

@@ -9,7 +9,7 @@ use cowhand_core::id::JobId;
 
 use crate::state::StateFolder;
 use cowhand_run::attempt::Attempt;
-use cowhand_run::supervision::Standing;
+use cowhand_run::supervision::AttemptState;
 use cowhand_system::fault;
 use cowhand_system::remove::{absent_is_ok, remove_folder};
 
@@ -58,7 +58,7 @@ fn job_of(entry: &DirEntry) -> Option<JobId> {
 pub fn remove(state: &StateFolder, job: &JobId, attempts: u32) -> io::Result<()> {
     for number in 1..=attempts {
         let attempt = Attempt::new(state.path(), job, number);
-        if matches!(attempt.standing(), Ok(Standing::Kept | Standing::Unkept)) {
+        if matches!(attempt.state(), Ok(AttemptState::Kept | AttemptState::Unkept)) {
             return Err(io::Error::other(format!("{job} is pruned, but its processes still run")));
         }
         named(attempt.folder(), remove_folder(attempt.folder()))?;
@@ -142,7 +142,7 @@ mod tests {
                         both.wait();
                         for _ in 0..20 {
                             // The attempt may or may not exist: the check must not disturb the removal.
-                            attempt.standing().ok();
+                            attempt.state().ok();
                             fs::write(attempt.folder().join("keeper.log"), "last words").ok();
                         }
                     });

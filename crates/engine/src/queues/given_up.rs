@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::places;
 use cowhand_store::{ItemFailures, Store, StoreError};
-use cowhand_work::Setting;
+use cowhand_work::SourceContext;
 
 /// Reason why an item was given up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +75,7 @@ impl GivenUp {
 pub async fn given_up(
     store: &Store,
     roster: &Roster,
-    setting: &Setting,
+    setting: &SourceContext,
 ) -> Result<Vec<GivenUpItem>, StoreError> {
     let failed = store.item_failures().await?;
     if failed.is_empty() {

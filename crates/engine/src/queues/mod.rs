@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{Claimer, For, READING, Sources, Standing, WorkSource, WorkSourceError, within};
+use cowhand_work::{
+    Claimer, For, QueueState, SOURCE_READ_TIMEOUT, WorkSource, WorkSourceError, WorkSources, within,
+};
 use given_up::GivenUp;
 
 /// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
@@ -98,7 +100,7 @@ impl ItemStatus {
 }
 
 /// Returns all queues from which the fleet's agents take items, or those of one agent.
-pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
+pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
     for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
         for whose in places(agent) {
@@ -128,7 +130,7 @@ pub fn queues(sources: &Sources, roster: &Roster, only: Option<&AgentName>) -> V
 }
 
 /// Returns the schedules that take items from a queue.
-pub fn takers(sources: &Sources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
+pub fn takers(sources: &WorkSources, roster: &Roster, queue: &str) -> Vec<ScheduleId> {
     let base = &sources.setting().base;
     let takes = |whose: &For<'_>| whose.config().is_some_and(|config| config.queue(base) == queue);
     let all = roster.agents.iter().flat_map(places).filter(takes);
@@ -156,7 +158,7 @@ fn places(agent: &Agent) -> impl Iterator<Item = For<'_>> {
 /// Returns the available and given-up items of a queue; with `claimed`, also those that somebody holds.
 pub async fn items(
     queue: &Queue,
-    sources: &Sources,
+    sources: &WorkSources,
     store: &Store,
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
@@ -188,8 +190,8 @@ pub async fn items(
             }
             continue;
         }
-        match queue.source.standing(&failed.id).await? {
-            Standing::Withdrawn => {
+        match queue.source.queue_state(&failed.id).await? {
+            QueueState::Withdrawn => {
                 let item = match &failed.item {
                     Some(item) => Some(item.clone()),
                     None => queue.source.get_work(&failed.id).await?,
@@ -197,7 +199,7 @@ pub async fn items(
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
             }
             // Somebody holds it, has completed it, or has just put it back.
-            Standing::Available | Standing::Claimed | Standing::Done => {}
+            QueueState::Available | QueueState::Claimed | QueueState::Done => {}
         }
     }
     Ok(views)
@@ -252,7 +254,7 @@ pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, St
 pub(crate) async fn seen_again(
     queue: &str,
     source: &dyn WorkSource,
-    sources: &Sources,
+    sources: &WorkSources,
     store: &Store,
 ) -> Result<Vec<String>, WorkSourceError> {
     let mut untold = Known::read(store).await?.of(queue).held;
@@ -284,7 +286,7 @@ pub async fn find(
         if queue.source.source_type() != id.source() {
             continue;
         }
-        let found = within(READING, queue.find(id, &known)).await;
+        let found = within(SOURCE_READ_TIMEOUT, queue.find(id, &known)).await;
         match found.map_err(|error| error.of_queue(&queue.name)) {
             Ok(Some(view)) => return Ok(Some((queue, view))),
             Ok(None) => {}
@@ -371,12 +373,12 @@ impl Queue {
         }
         let has_failed =
             known.failed.iter().any(|failed| failed.id == item.id && failed.is_given_up(self.most_attempts));
-        let status = match self.source.standing(&item.id).await? {
-            Standing::Available => ItemStatus::Available,
-            Standing::Claimed => ItemStatus::Claimed,
-            Standing::Withdrawn if has_failed => ItemStatus::GivenUp,
-            Standing::Withdrawn => ItemStatus::Withdrawn,
-            Standing::Done => ItemStatus::Done,
+        let status = match self.source.queue_state(&item.id).await? {
+            QueueState::Available => ItemStatus::Available,
+            QueueState::Claimed => ItemStatus::Claimed,
+            QueueState::Withdrawn if has_failed => ItemStatus::GivenUp,
+            QueueState::Withdrawn => ItemStatus::Withdrawn,
+            QueueState::Done => ItemStatus::Done,
         };
         Ok(Some(self.view(item, status, &known)))
     }

@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 
 use crate::loaded::Loaded;
 use cowhand_run::redact::Redactor;
-use cowhand_work::Setting;
+use cowhand_work::SourceContext;
 
 /// Returns the redactor for all secrets of the fleet, whichever agent uses them: the values of variables that the
 /// config names as secrets, or that have a name of a secret; passwords in addresses; the keys that sign deliveries; and
@@ -34,7 +34,7 @@ pub fn redactor(loaded: &Loaded) -> Arc<Redactor> {
 pub fn redactor_without_daemon(
     roster: &Roster,
     variables: &HashMap<String, String>,
-    setting: &Setting,
+    setting: &SourceContext,
 ) -> Redactor {
     let named = named::variables(roster, None);
     redactor_of(&SecretPlaces { roster, variables, setting, named: &named }, None)
@@ -44,7 +44,7 @@ pub fn redactor_without_daemon(
 struct SecretPlaces<'a> {
     roster: &'a Roster,
     variables: &'a HashMap<String, String>,
-    setting: &'a Setting,
+    setting: &'a SourceContext,
     /// The variables that the config names as secrets.
     named: &'a [String],
 }

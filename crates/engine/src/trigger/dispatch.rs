@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::event::is_too_long;
-use cowhand_store::{Decision, Firing};
+use cowhand_store::{Decision, NewFiring};
 
 /// The agent and the schedule of an occurrence.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +20,9 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    pub(crate) fn firing(self, key: FiringKey, occasion: FiringContext, now: Timestamp) -> Firing {
+    pub(crate) fn firing(self, key: FiringKey, occasion: FiringContext, now: Timestamp) -> NewFiring {
         let decision = self.decision(&key, occasion, now);
-        Firing { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
+        NewFiring { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
     }
 
     /// Decides what happens to an occurrence: it runs, it is prepared first, or it is skipped and recorded. A firing by

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::process::Command;
 
-use cowhand_work::github::{Answer, Branch, Listed, encoded};
+use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
 
 /// Limit of a list. `gh` requires one; no repository has so many entries.
 const MOST: &str = "100000";
@@ -31,7 +31,11 @@ pub(super) struct Gh {
 }
 
 impl Gh {
-    pub(super) async fn issues(&self, labels: &[String], state: IssueState) -> anyhow::Result<Vec<Listed>> {
+    pub(super) async fn issues(
+        &self,
+        labels: &[String],
+        state: IssueState,
+    ) -> anyhow::Result<Vec<IssueOrPull>> {
         let state = match state {
             IssueState::Open => "open",
             IssueState::Closed => "closed",
@@ -40,7 +44,11 @@ impl Gh {
         self.list("issue", state, labels, OF_BOTH.to_owned()).await
     }
 
-    pub(super) async fn pulls(&self, labels: &[String], state: PullState) -> anyhow::Result<Vec<Listed>> {
+    pub(super) async fn pulls(
+        &self,
+        labels: &[String],
+        state: PullState,
+    ) -> anyhow::Result<Vec<IssueOrPull>> {
         let state = match state {
             PullState::Open => "open",
             PullState::Closed => "closed",
@@ -56,7 +64,7 @@ impl Gh {
         state: &str,
         labels: &[String],
         fields: String,
-    ) -> anyhow::Result<Vec<Listed>> {
+    ) -> anyhow::Result<Vec<IssueOrPull>> {
         let mut command = Command::new(&self.program);
         command
             .args([what, "list", "--repo", &self.repo, "--state", state, "--limit", MOST, "--json", &fields]);
@@ -64,7 +72,7 @@ impl Gh {
             command.args(["--label", label]);
         }
         let entries: Vec<Entry> = self.answer(command).await?;
-        let mut listed: Vec<Listed> = entries.into_iter().map(Listed::from).collect();
+        let mut listed: Vec<IssueOrPull> = entries.into_iter().map(IssueOrPull::from).collect();
         listed.sort_by_key(|entry| (entry.created_at, entry.number));
         Ok(listed)
     }
@@ -72,7 +80,7 @@ impl Gh {
     /// Returns the permission of a person in the repository; `host` is that of a GitHub Enterprise.
     pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
-        match self.answer::<Answer>(self.api(&path, host)).await {
+        match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {
             Ok(answer) => Ok(answer.standing()),
             // The person does not exist or has no permission, unless the repository itself is not visible.
             Err(error) if error.to_string().contains("HTTP 404") => {
@@ -159,7 +167,7 @@ struct Person {
     login: String,
 }
 
-impl From<Entry> for Listed {
+impl From<Entry> for IssueOrPull {
     fn from(entry: Entry) -> Self {
         let branch = entry.head_ref_name.map(|head_ref| Branch {
             head_ref,

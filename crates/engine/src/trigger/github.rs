@@ -9,8 +9,8 @@ use cowhand_core::trust::Standing;
 
 use super::gh::Gh;
 use super::strategy::{FatalTriggerError, Task, TaskSource};
-use cowhand_work::Setting;
-use cowhand_work::github::{Branch, Listed, Lists};
+use cowhand_work::SourceContext;
+use cowhand_work::github::{Branch, IssueOrPull, Lists};
 
 /// The address of a repository, and the credentials for it.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ impl GithubAccess {
     }
 
     /// Builds the backend. An error is fatal, because a person has to fix the config or the credentials.
-    fn backend(&self, setting: &Setting) -> anyhow::Result<Backend> {
+    fn backend(&self, setting: &SourceContext) -> anyhow::Result<Backend> {
         let repo = format!("{}/{}", self.owner, self.repo);
         Ok(match self.backend {
             GithubBackend::Gh => {
@@ -104,7 +104,7 @@ impl GithubIssueSource {
         access: &GithubAccess,
         labels: Vec<String>,
         state: IssueState,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> anyhow::Result<Self> {
         Ok(Self { backend: access.backend(setting)?, labels, state })
     }
@@ -138,7 +138,7 @@ impl GithubPullRequestSource {
         access: &GithubAccess,
         labels: Vec<String>,
         state: PullState,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> anyhow::Result<Self> {
         Ok(Self { backend: access.backend(setting)?, labels, state })
     }
@@ -160,15 +160,15 @@ impl TaskSource for GithubPullRequestSource {
 }
 
 /// Returns the tasks of the entries that have all the labels.
-fn tasks(listed: Vec<Listed>, labels: &[String]) -> Vec<Task> {
-    let has = |listed: &Listed, wanted: &String| {
+fn tasks(listed: Vec<IssueOrPull>, labels: &[String]) -> Vec<Task> {
+    let has = |listed: &IssueOrPull, wanted: &String| {
         listed.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase())
     };
-    let matches = |listed: &Listed| labels.iter().all(|wanted| has(listed, wanted));
+    let matches = |listed: &IssueOrPull| labels.iter().all(|wanted| has(listed, wanted));
     listed.into_iter().filter(matches).map(task).collect()
 }
 
-fn task(listed: Listed) -> Task {
+fn task(listed: IssueOrPull) -> Task {
     let mut metadata = vec![("author", listed.author), ("created_at", listed.created_at.to_string())];
     if let Some(Branch { head_ref, head_sha, base_ref, is_draft, head_repo }) = listed.branch {
         let is_draft = is_draft.to_string();

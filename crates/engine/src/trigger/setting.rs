@@ -91,7 +91,7 @@ impl Setting {
     }
 
     /// Returns the setting for requests that are made as by work sources.
-    pub(super) fn of_sources(&self) -> cowhand_work::Setting {
+    pub(super) fn of_sources(&self) -> cowhand_work::SourceContext {
         self.surroundings.config.get().sources.setting().clone()
     }
 

@@ -230,7 +230,7 @@ fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redac
 /// Serialises a view with masked secrets, because the text of a job may come from anywhere.
 fn to_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<String> {
     let mut view = serde_json::to_value(value)?;
-    let hid = redactor.hide_in_view(&mut view);
+    let hid = redactor.redact_view(&mut view);
     let yaml = if hid { serde_saphyr::to_string(&view) } else { serde_saphyr::to_string(value) };
     let yaml = yaml.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(format!("{head}{yaml}"))

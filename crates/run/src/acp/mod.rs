@@ -1,20 +1,20 @@
-//! The client's side of the Agent Client Protocol: what a keeper starts for `runtime: acp`.
+//! The client of the Agent Client Protocol, which a keeper starts for `runtime: acp`.
 //!
 //! ```text
 //! keeper ──spawns──▶ this client ──spawns──▶ the agent ──▶ its tools
 //!                        │  ▲ JSON-RPC, a line each, over the agent's stdin and stdout
 //!                        ▼
-//!                   the attempt's stdout: what the agent said as it said it, and what we asked and decided
+//!                   the attempt's stdout: the agent's lines unchanged, and the client's requests and decisions
 //! ```
 //!
 //! The pipes are between two processes of the attempt, so an ACP agent outlives the daemon like every other.
 
-mod orders;
+mod instructions;
+mod messages;
 mod permission;
 mod process;
 mod session;
 mod talk;
-mod told;
 mod wire;
 
 use std::path::Path;
@@ -25,31 +25,31 @@ use anyhow::Context;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-pub use orders::{Orders, Wanted};
-pub use permission::Rules;
-pub use process::Agent;
+pub use instructions::{Instructions, SessionRequest};
+pub use messages::{ASKED, FAILED, NOTE, OURS, PERMISSION};
+pub use permission::PermissionRules;
+pub use process::AgentProcess;
 use talk::Talk;
-pub use told::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 
-/// The version of the protocol that we speak; it is raised when something breaks, which is rare.
-const VERSION: u64 = 1;
+/// Version of the protocol. It is raised only for incompatible changes.
+const PROTOCOL_VERSION: u64 = 1;
 
-/// Some agents take seconds to get up, and more on a busy machine.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+/// Some agents need seconds to start, and more on a busy machine.
+pub const STARTUP_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A use of a tool that an agent wants permission for.
+/// A tool use for which an agent requests permission.
 #[derive(Debug)]
 pub struct ToolUse {
-    /// The agent's own id of this use.
+    /// Id that the agent gave to this use.
     pub id: String,
     pub tool: String,
     pub input: Value,
 }
 
-/// Asks the fleet whether the agent may use a tool. The error says why not.
+/// Function that asks the fleet whether the agent may use a tool. The error is the reason of a refusal.
 pub(crate) type AskFleet = fn(ToolUse) -> BoxFuture<'static, Result<(), String>>;
 
-/// `cowhand acp FILE`: one prompt, which is on stdin, for one agent, as the file says.
+/// Runs `cowhand acp FILE`: sends the prompt from stdin to one agent, as the file says.
 pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
     match run_orders(orders, ask_fleet) {
         Ok(code) => code,
@@ -63,14 +63,14 @@ pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
 fn run_orders(orders: &Path, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
     let text =
         std::fs::read_to_string(orders).with_context(|| format!("cannot read {}", orders.display()))?;
-    let orders: Orders =
+    let orders: Instructions =
         serde_json::from_str(&text).with_context(|| format!("cannot understand {}", orders.display()))?;
     let prompt = std::io::read_to_string(std::io::stdin()).context("cannot read the prompt")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(talk::whole(orders, &prompt, ask_fleet))
 }
 
-/// Who an agent says it is: its name and its version.
+/// Name and version that an agent states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Introduction {
     pub name: String,
@@ -84,14 +84,14 @@ impl Introduction {
     }
 }
 
-/// A text from outside for a sentence of ours.
+/// Shortens a text from outside for a message.
 fn short(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect()
 }
 
-/// Starts an agent only to hear who it is.
-pub async fn introduce(agent: Agent, patience: Duration) -> Result<Introduction, String> {
-    let mut talk = Talk::unheard(agent, patience).map_err(|error| error.to_string())?;
+/// Starts an agent only to read its name and version.
+pub async fn introduce(agent: AgentProcess, patience: Duration) -> Result<Introduction, String> {
+    let mut talk = Talk::without_output(agent, patience).map_err(|error| error.to_string())?;
     let answer = talk.initialize().await.map_err(|cause| cause.to_string());
     talk.goodbye().await;
     answer.map(|answer| Introduction::of(&answer))

@@ -1,4 +1,4 @@
-//! What an agent may do when it asks, as its config says. What nobody allowed is refused.
+//! Permissions of an agent by its config. What is not allowed is refused.
 
 use std::collections::VecDeque;
 
@@ -8,76 +8,76 @@ use serde_json::{Map, Value, json};
 
 use super::short;
 
-/// Calls whose names and kinds are remembered: more than run at once.
-const REMEMBERED: usize = 256;
+/// Number of calls whose names and kinds are remembered. It is larger than the number of concurrent calls.
+const MAX_REMEMBERED_CALLS: usize = 256;
 
-/// From the agent's config. Tools go by the name that the agent tells, or by the protocol's word for their kind.
+/// Rules of the agent's config. Tools are named as the agent names them, or by their kind in the protocol.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct PermissionRules {
     pub mode: PermissionMode,
-    /// All that there are, if it says so.
+    /// Complete list of tools, if the config has one.
     pub tools: Option<Vec<String>>,
     pub allowed: Vec<String>,
     pub denied: Vec<String>,
 }
 
-/// What a tool is, as far as the agent tells.
+/// Facts about a tool that the agent states.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Tool {
+pub(super) struct ToolFacts {
     pub(super) id: String,
     name: Option<String>,
     kind: Option<String>,
     title: Option<String>,
 }
 
-/// The answer, with its reason; or the fleet has to be asked, whose rules or a person decide.
+/// Decision with its reason. `Ask` means that the rules of the fleet or a person decide.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum PermissionVerdict {
     Allow(String),
     Refuse(String),
     Ask,
 }
 
-/// The rules, and the calls that they are about.
+/// The rules, and the known calls.
 #[derive(Debug)]
-pub(super) struct Permissions {
-    rules: Rules,
-    calls: VecDeque<Tool>,
+pub(super) struct PermissionJudge {
+    rules: PermissionRules,
+    calls: VecDeque<ToolFacts>,
 }
 
-impl Permissions {
-    pub(super) const fn new(rules: Rules) -> Self {
+impl PermissionJudge {
+    pub(super) const fn new(rules: PermissionRules) -> Self {
         Self { rules, calls: VecDeque::new() }
     }
 
-    /// What a tool call or a word about one adds to what is known of it.
-    pub(super) fn learn(&mut self, call: &Value) -> Tool {
-        let told = Tool::read(call);
+    /// Adds the facts of a tool call or an update to what is known about the call.
+    pub(super) fn learn(&mut self, call: &Value) -> ToolFacts {
+        let told = ToolFacts::read(call);
         if let Some(known) = self.calls.iter_mut().find(|known| known.id == told.id) {
-            // A name or a kind that was told once is not taken back.
+            // A name or a kind that was stated once is kept.
             known.name = known.name.take().or(told.name);
             known.kind = known.kind.take().or(told.kind);
             known.title = told.title.or(known.title.take());
             return known.clone();
         }
-        if self.calls.len() == REMEMBERED {
+        if self.calls.len() == MAX_REMEMBERED_CALLS {
             self.calls.pop_front();
         }
         self.calls.push_back(told.clone());
         told
     }
 
-    /// Whether it may be done.
-    pub(super) fn judge(&self, tool: &Tool) -> Verdict {
+    /// Decides whether a tool may be used.
+    pub(super) fn judge(&self, tool: &ToolFacts) -> PermissionVerdict {
         if let Some(why) = self.forbidden(tool) {
-            return Verdict::Refuse(why);
+            return PermissionVerdict::Refuse(why);
         }
         let rules = &self.rules;
         if rules.mode == PermissionMode::Ask {
-            return Verdict::Ask;
+            return PermissionVerdict::Ask;
         }
         if let Some(rule) = rules.allowed.iter().find(|rule| tool.is_allowed_by(rule)) {
-            return Verdict::Allow(format!("`allowed_tools` has {rule:?}"));
+            return PermissionVerdict::Allow(format!("`allowed_tools` has {rule:?}"));
         }
         let kind = tool.kind.as_deref().unwrap_or_default();
         let looks = matches!(kind, "read" | "search" | "think");
@@ -91,28 +91,31 @@ impl Permissions {
         let mode = json!(rules.mode);
         let mode = mode.as_str().unwrap_or_default();
         if allowed {
-            Verdict::Allow(format!(
+            PermissionVerdict::Allow(format!(
                 "`permission_mode: {mode}` lets it {}",
                 if looks { "look" } else { "do this" }
             ))
         } else {
-            Verdict::Refuse(format!("nobody allowed {}: `permission_mode` is {mode}", tool.called()))
+            PermissionVerdict::Refuse(format!(
+                "nobody allowed {}: `permission_mode` is {mode}",
+                tool.called()
+            ))
         }
     }
 
-    /// Why the config itself rules it out, asked or not.
-    pub(super) fn forbidden(&self, tool: &Tool) -> Option<String> {
-        let Rules { tools, denied, .. } = &self.rules;
+    /// Returns why the config forbids the tool in any case.
+    pub(super) fn forbidden(&self, tool: &ToolFacts) -> Option<String> {
+        let PermissionRules { tools, denied, .. } = &self.rules;
         if let Some(rule) = denied.iter().find(|rule| tool.is_denied_by(rule)) {
             return Some(format!("`denied_tools` has {rule:?}"));
         }
-        // Without its name nobody can say that it is none of these.
+        // Without a name, the tool could be one of the denied ones.
         let named = denied.iter().find(|rule| !is_kind(bare(rule)));
         if let (Some(rule), None) = (named, &tool.name) {
             return Some(format!(
                 "`denied_tools` has {rule:?}, and the agent does not say which tool {} is; kinds ({}) can be denied",
                 tool.called(),
-                KINDS.join(", ")
+                TOOL_KINDS.join(", ")
             ));
         }
         let among = |tools: &Vec<String>| tools.iter().any(|rule| tool.is_allowed_by(rule));
@@ -123,19 +126,19 @@ impl Permissions {
     }
 }
 
-const KINDS: [&str; 10] =
+const TOOL_KINDS: [&str; 10] =
     ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"];
 
 fn is_kind(word: &str) -> bool {
-    KINDS.contains(&word)
+    TOOL_KINDS.contains(&word)
 }
 
-/// `Bash` of `Bash(git *)`.
+/// Returns the name of a rule without its pattern: `Bash` of `Bash(git *)`.
 fn bare(rule: &str) -> &str {
     rule.split('(').next().unwrap_or_default().trim()
 }
 
-/// A `*` at the end stands for anything.
+/// Compares a word with a rule. A `*` at the end matches anything.
 fn matches(rule: &str, word: &str) -> bool {
     match rule.strip_suffix('*') {
         Some(start) => word.get(..start.len()).is_some_and(|begins| begins.eq_ignore_ascii_case(start)),
@@ -143,8 +146,8 @@ fn matches(rule: &str, word: &str) -> bool {
     }
 }
 
-impl Tool {
-    /// By what the rules of the fleet know it: its name, or else its kind.
+impl ToolFacts {
+    /// Returns the name for the rules of the fleet: the tool's name, or else its kind.
     pub(super) fn known_as(&self) -> String {
         self.name.clone().or_else(|| self.kind.clone()).unwrap_or_else(|| "other".to_owned())
     }
@@ -154,7 +157,7 @@ impl Tool {
             |value: Option<&Value>| value.and_then(Value::as_str).map(short).filter(|text| !text.is_empty());
         let meta = call.get("_meta");
         let of_meta = |key: &str| meta.and_then(|meta| meta.get(key));
-        // The protocol has no settled place for it yet.
+        // The protocol has no fixed field for the name yet.
         let name = text(call.get("name"))
             .or_else(|| text(of_meta("toolName")))
             .or_else(|| text(of_meta("claudeCode").and_then(|claude| claude.get("toolName"))));
@@ -166,7 +169,7 @@ impl Tool {
         }
     }
 
-    /// For people.
+    /// Returns the name for people.
     fn called(&self) -> String {
         let what = self.name.as_ref().or(self.kind.as_ref()).map_or("a tool", String::as_str);
         match self.title.as_ref().filter(|title| title.as_str() != what) {
@@ -175,22 +178,22 @@ impl Tool {
         }
     }
 
-    /// What a tool does is known only as a whole so far, so a rule for some of its uses allows none. A title is words
-    /// of the model's, at times, and allows nothing either.
+    /// Returns true if the rule allows the tool. Only whole tools are known so far, so a rule for some uses allows
+    /// none. A title may be written by the model, so it allows nothing either.
     fn is_allowed_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind];
         known.into_iter().flatten().any(|word| matches(rule, word))
     }
 
-    /// For the same reason a rule against some of its uses is one against all.
+    /// Returns true if the rule denies the tool. Only whole tools are known, so a rule against some uses denies all.
     fn is_denied_by(&self, rule: &str) -> bool {
         let known = [&self.name, &self.kind, &self.title];
         known.into_iter().flatten().any(|word| matches(bare(rule), word))
     }
 }
 
-/// What a person who is asked gets to see: the input, or, of an agent that does not tell it, what it says instead. No rule
-/// takes that for an input.
+/// Returns what a person sees who is asked: the input, or what the agent states instead. No rule uses the latter as an
+/// input.
 pub(super) fn input_of(call: &Value) -> Value {
     let told = |key: &str| call.get(key).filter(|value| !value.is_null() && **value != json!({}));
     if let Some(input) = told("rawInput") {
@@ -200,20 +203,20 @@ pub(super) fn input_of(call: &Value) -> Value {
     instead.filter_map(|key| Some((key.to_owned(), told(key)?.clone()))).collect::<Map<_, _>>().into()
 }
 
-/// The outcome that a request for permission is answered with, of the options that it offers.
-pub(super) fn outcome(verdict: &Verdict, mode: PermissionMode, options: &Value) -> Value {
+/// Returns the outcome of a request for permission, from the options that it offers.
+pub(super) fn outcome(verdict: &PermissionVerdict, mode: PermissionMode, options: &Value) -> Value {
     let offered = |kind: &str| {
         let options = options.as_array().into_iter().flatten();
         options.filter(|option| option["kind"] == kind).find_map(|option| option["optionId"].as_str())
     };
     let option = match verdict {
-        Verdict::Allow(_) => {
-            // For good only if everything is allowed anyway.
+        PermissionVerdict::Allow(_) => {
+            // A permanent permission is given only if everything is allowed anyway.
             let always =
                 (mode == PermissionMode::BypassPermissions).then(|| offered("allow_always")).flatten();
             offered("allow_once").or(always).or_else(|| offered("reject_once"))
         }
-        Verdict::Refuse(_) | Verdict::Ask => offered("reject_once"),
+        PermissionVerdict::Refuse(_) | PermissionVerdict::Ask => offered("reject_once"),
     };
     match option {
         Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option } }),
@@ -225,9 +228,9 @@ pub(super) fn outcome(verdict: &Verdict, mode: PermissionMode, options: &Value) 
 mod tests {
     use super::*;
 
-    fn rules(settings: &Value) -> Rules {
+    fn rules(settings: &Value) -> PermissionRules {
         let list = |key: &str| serde_json::from_value(settings[key].clone()).ok();
-        Rules {
+        PermissionRules {
             mode: serde_json::from_value(settings["mode"].clone()).unwrap_or(PermissionMode::AcceptEdits),
             tools: list("tools"),
             allowed: list("allowed").unwrap_or_default(),
@@ -276,23 +279,30 @@ mod tests {
             // That it exists does not mean that it may be used unasked.
             (json!({"tools": ["Bash"]}), &shell, false),
         ] {
-            let mut permissions = Permissions::new(rules(&settings));
+            let mut permissions = PermissionJudge::new(rules(&settings));
             let tool = permissions.learn(call);
             let verdict = permissions.judge(&tool);
-            assert_eq!(matches!(verdict, Verdict::Allow(_)), allowed, "{settings} {call}: {verdict:?}");
+            assert_eq!(
+                matches!(verdict, PermissionVerdict::Allow(_)),
+                allowed,
+                "{settings} {call}: {verdict:?}"
+            );
         }
     }
 
     #[test]
     fn what_was_told_before_counts() {
-        let mut permissions = Permissions::new(rules(&json!({"allowed": ["Bash"]})));
+        let mut permissions = PermissionJudge::new(rules(&json!({"allowed": ["Bash"]})));
         permissions.learn(&json!({"toolCallId": "7", "name": "Bash", "kind": "execute"}));
         let asked = permissions.learn(&json!({"toolCallId": "7", "title": "ls", "name": "Read"}));
-        assert_eq!(permissions.judge(&asked), Verdict::Allow("`allowed_tools` has \"Bash\"".to_owned()));
+        assert_eq!(
+            permissions.judge(&asked),
+            PermissionVerdict::Allow("`allowed_tools` has \"Bash\"".to_owned())
+        );
         for number in 0..1000 {
             permissions.learn(&json!({"toolCallId": format!("c{number}")}));
         }
-        assert_eq!(permissions.calls.len(), REMEMBERED);
+        assert_eq!(permissions.calls.len(), MAX_REMEMBERED_CALLS);
     }
 
     #[test]
@@ -303,7 +313,8 @@ mod tests {
         ]);
         let always =
             json!([{"kind": "allow_always", "optionId": "aa"}, {"kind": "reject_once", "optionId": "ro"}]);
-        let (allow, refuse) = (Verdict::Allow(String::new()), Verdict::Refuse(String::new()));
+        let (allow, refuse) =
+            (PermissionVerdict::Allow(String::new()), PermissionVerdict::Refuse(String::new()));
         let (edits, bypass) = (PermissionMode::AcceptEdits, PermissionMode::BypassPermissions);
         for (verdict, mode, options, expected) in [
             (&allow, edits, &all, json!("ao")),

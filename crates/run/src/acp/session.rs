@@ -1,21 +1,21 @@
-//! From the first word to the end of the turn.
+//! The conversation from `initialize` to the end of the turn.
 
 use std::time::Duration;
 
 use cowhand_core::shape::PermissionMode;
 use serde_json::{Value, json};
 
-use super::orders::{Orders, Wanted};
+use super::instructions::{Instructions, SessionRequest};
 use super::process::Cause;
-use super::talk::{PROMPT, Talk};
+use super::talk::{PROMPT_METHOD, Talk};
 use super::wire::RpcError;
 use super::{Introduction, short};
 
-/// Some agents answer `session/load` before they have told all of the history.
-const HISTORY_QUIET: Duration = Duration::from_millis(500);
-const HISTORY: Duration = Duration::from_secs(30);
+/// Some agents answer `session/load` before they have sent the whole history.
+const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
+const MAX_HISTORY_WAIT: Duration = Duration::from_secs(30);
 
-pub(super) async fn run(talk: &mut Talk, orders: &Orders, prompt: &str) -> Result<(), Cause> {
+pub(super) async fn run(talk: &mut Talk, orders: &Instructions, prompt: &str) -> Result<(), Cause> {
     let about = talk.initialize().await?;
     let agent = About { name: Introduction::of(&about).name, answer: about };
     check_servers(&agent, orders)?;
@@ -26,8 +26,8 @@ pub(super) async fn run(talk: &mut Talk, orders: &Orders, prompt: &str) -> Resul
         set_model(talk, &id, &state, model).await?;
     }
     let params = json!({ "sessionId": id, "prompt": [{ "type": "text", "text": prompt }] });
-    match talk.ask(PROMPT, params).await? {
-        // How the turn ended is the reader's to judge.
+    match talk.ask(PROMPT_METHOD, params).await? {
+        // The reader judges how the turn ended.
         Ok(_) => Ok(()),
         Err(error) if error.wants_a_login() => Err(login(&agent, &error)),
         Err(error) => Err(Cause::reported(error.text())),
@@ -36,19 +36,19 @@ pub(super) async fn run(talk: &mut Talk, orders: &Orders, prompt: &str) -> Resul
 
 struct About {
     name: String,
-    /// To `initialize`.
+    /// Answer to `initialize`.
     answer: Value,
 }
 
 impl About {
-    /// What is there but `null` and `false` is a yes; mostly it is an empty object.
+    /// Returns true if the agent states a capability: anything but `null` and `false`, usually an empty object.
     fn can(&self, pointer: &str) -> bool {
         let value = self.answer.pointer(&format!("/agentCapabilities/{pointer}"));
         value.is_some_and(|value| !value.is_null() && value != false)
     }
 }
 
-fn check_servers(agent: &About, orders: &Orders) -> Result<(), Cause> {
+fn check_servers(agent: &About, orders: &Instructions) -> Result<(), Cause> {
     for server in &orders.mcp_servers {
         let Some(way) = server["type"].as_str() else { continue };
         if !agent.can(&format!("mcpCapabilities/{way}")) {
@@ -61,19 +61,19 @@ fn check_servers(agent: &About, orders: &Orders) -> Result<(), Cause> {
     Ok(())
 }
 
-/// The session's id, and what the agent says about its modes and models.
-async fn open(talk: &mut Talk, orders: &Orders, agent: &About) -> Result<(String, Value), Cause> {
+/// Opens the session. Returns its id, and the modes and models that the agent states.
+async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(String, Value), Cause> {
     let cwd = std::env::current_dir()?;
     let mut params = json!({ "cwd": cwd, "mcpServers": orders.mcp_servers });
     let (method, id) = match &orders.session {
-        Wanted::Fresh => ("session/new", None),
-        Wanted::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
-        Wanted::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
-        Wanted::Resume(id) => {
+        SessionRequest::Fresh => ("session/new", None),
+        SessionRequest::Resume(id) if agent.can("sessionCapabilities/resume") => ("session/resume", Some(id)),
+        SessionRequest::Resume(id) if agent.can("loadSession") => ("session/load", Some(id)),
+        SessionRequest::Resume(id) => {
             return Err(missing(id, &format!("{} cannot go on with a session", agent.name)));
         }
-        Wanted::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
-        Wanted::Fork(_) => {
+        SessionRequest::Fork(id) if agent.can("sessionCapabilities/fork") => ("session/fork", Some(id)),
+        SessionRequest::Fork(_) => {
             return Err(Cause::reported(format!(
                 "{} cannot fork a session; `retry` runs the job again in a fresh one",
                 agent.name
@@ -93,15 +93,15 @@ async fn open(talk: &mut Talk, orders: &Orders, agent: &About) -> Result<(String
         }
     };
     if method == "session/load" {
-        talk.until_quiet(HISTORY_QUIET, HISTORY).await?;
+        talk.until_quiet(HISTORY_QUIET_TIME, MAX_HISTORY_WAIT).await?;
     }
-    // A session that goes on keeps its id, and then the answer need not name it.
-    let goes_on = matches!(orders.session, Wanted::Resume(_)).then_some(id).flatten();
+    // A resumed session keeps its id, so the answer need not name it.
+    let goes_on = matches!(orders.session, SessionRequest::Resume(_)).then_some(id).flatten();
     let id = state["sessionId"].as_str().map(str::to_owned).or_else(|| goes_on.cloned());
     id.map(|id| (id, state)).ok_or_else(|| Cause::reported(format!("{} gives its session no id", agent.name)))
 }
 
-/// Whoever started us looks for this sentence on stderr, and begins anew.
+/// Returns the error for a missing session. The daemon looks for this sentence on stderr and starts a new session.
 fn missing(id: &str, why: &str) -> Cause {
     let sentence = format!("the session {id} is not there: {why}");
     eprintln!("cowhand acp: {sentence}");
@@ -125,7 +125,8 @@ fn login(agent: &About, error: &RpcError) -> Cause {
     ))
 }
 
-/// A mode for planning is the agent's own and needed; another one is left if it lets the agent do more than its config.
+/// Sets the agent's mode. A mode `plan` is required if the config asks for it. Otherwise the agent is switched to its
+/// mode `default`, because its current one may allow more than the config.
 async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode) -> Result<(), Cause> {
     let modes = Modes::of(state);
     let wanted = match mode {
@@ -137,7 +138,7 @@ async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode
                 )
             })?)
         }
-        // It asks, and we allow.
+        // The agent asks, and the client allows.
         PermissionMode::BypassPermissions => None,
         PermissionMode::Default
         | PermissionMode::Ask
@@ -155,12 +156,12 @@ async fn set_mode(talk: &mut Talk, id: &str, state: &Value, mode: PermissionMode
     talk.demand(method, params).await.map(|_| ())
 }
 
-/// What the agent can be switched to.
+/// Modes that the agent offers.
 #[derive(Debug, Default, PartialEq)]
 struct Modes {
     offered: Vec<String>,
     current: Option<String>,
-    /// The config option that is the switch; else it has a request of its own.
+    /// Config option that selects the mode; without one, there is a request for it.
     option: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! One conversation: requests of ours one after the other, and whatever the agent says or asks in between.
+//! One conversation: the client's requests one after another, and the agent's messages and requests in between.
 
 use std::io;
 use std::process::{ExitCode, ExitStatus};
@@ -12,40 +12,40 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::orders::Orders;
-use super::permission::{Permissions, Rules, Verdict, input_of, outcome};
-use super::process::{Agent, Cause, Heard};
-use super::told::Told;
-use super::wire::{self, Frame, LINE_CAP, RpcError};
-use super::{AskFleet, ToolUse, VERSION, session, short};
+use super::instructions::Instructions;
+use super::messages::MessageSink;
+use super::permission::{PermissionJudge, PermissionRules, PermissionVerdict, input_of, outcome};
+use super::process::{AgentProcess, Cause, OutputLine};
+use super::wire::{self, MAX_LINE_BYTES, RpcError, RpcFrame};
+use super::{AskFleet, PROTOCOL_VERSION, ToolUse, session, short};
 
-pub(super) const PROMPT: &str = "session/prompt";
+pub(super) const PROMPT_METHOD: &str = "session/prompt";
 
-/// For the answer of a turn that was cancelled, and for the agent's end after it: together less than the grace that we
-/// have ourselves.
-const CANCELLING: Duration = Duration::from_secs(4);
-const HASTY_LEAVE: Duration = Duration::from_secs(2);
-/// For the agent's end in other cases: it may have something to write down.
-const LEAVE: Duration = Duration::from_secs(5);
-/// For what an agent has said before its end, and for the end of one that has closed its stdout.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// Timeouts for the answer of a cancelled turn and for the agent's exit after it. Together they are shorter than the
+/// grace period of the client.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(4);
+const CANCELLED_EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Timeout for the agent's exit in other cases: it may have to save its state.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout for remaining output of an ended agent, and for the exit of an agent that has closed its stdout.
+const OUTPUT_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Talk {
-    agent: Agent,
-    told: Told,
+    agent: AgentProcess,
+    sink: MessageSink,
     patience: Duration,
-    permissions: Option<(Permissions, Rules)>,
+    permissions: Option<(PermissionJudge, PermissionRules)>,
     ask_fleet: Option<AskFleet>,
-    /// Requests of the agent that the fleet is asked about.
-    pending: JoinSet<(Asking, Verdict)>,
+    /// Requests of the agent that wait for a decision of the fleet.
+    pending: JoinSet<(Asking, PermissionVerdict)>,
     waiting: Vec<Asking>,
     signals: [Signal; 2],
     asked: u64,
     session: Option<String>,
-    /// Since when the turn is to end, and when we no longer wait for that.
+    /// Deadline of a cancelled turn.
     cancelled: Option<Instant>,
-    /// What the agent did although nobody may.
+    /// A forbidden action of the agent.
     breach: Option<String>,
 }
 
@@ -58,40 +58,49 @@ struct Asking {
     options: Value,
 }
 
-/// What happened next.
+/// The next event of a conversation.
 enum Next {
-    Heard(Heard),
+    Line(OutputLine),
     Ended(ExitStatus),
-    /// Its stdout is closed.
+    /// The agent's stdout is closed.
     Silent,
     Signal,
     Deadline,
     /// The fleet has decided.
-    Decided(Asking, Verdict),
+    Decided(Asking, PermissionVerdict),
 }
 
-/// The whole life of the client. An error means that we could not do our part.
-pub(super) async fn whole(orders: Orders, prompt: &str, ask_fleet: AskFleet) -> anyhow::Result<ExitCode> {
-    let told = Told::Stdout;
-    match converse(orders, prompt, told, ask_fleet).await {
+/// Runs the client. An error means that the client itself failed.
+pub(super) async fn whole(
+    orders: Instructions,
+    prompt: &str,
+    ask_fleet: AskFleet,
+) -> anyhow::Result<ExitCode> {
+    let sink = MessageSink::Stdout;
+    match converse(orders, prompt, sink, ask_fleet).await {
         Ok(()) | Err(Cause::Stopped) => Ok(ExitCode::SUCCESS),
         Err(Cause::Trouble(kind, message)) => {
-            told.failed(kind, &message)?;
+            sink.failed(kind, &message)?;
             Ok(ExitCode::FAILURE)
         }
         Err(Cause::Broken(error)) => Err(error.into()),
     }
 }
 
-async fn converse(orders: Orders, prompt: &str, told: Told, ask_fleet: AskFleet) -> Result<(), Cause> {
+async fn converse(
+    orders: Instructions,
+    prompt: &str,
+    sink: MessageSink,
+    ask_fleet: AskFleet,
+) -> Result<(), Cause> {
     let (program, arguments) = orders.command.split_first().ok_or_else(|| {
         Cause::Trouble(ErrorKind::StartFailed, "`runtime: acp` has no `command`".to_owned())
     })?;
     let mut command = Command::new(program);
     command.args(arguments);
-    // Before the agent is there, so that we cannot be stopped without it.
+    // Signals are caught before the agent starts, so that the client cannot be stopped without it.
     let signals = Talk::signals()?;
-    let agent = Agent::start(command).map_err(|error| {
+    let agent = AgentProcess::start(command).map_err(|error| {
         let why = match error.kind() {
             io::ErrorKind::NotFound => "it was not found; is it installed and on the PATH?".to_owned(),
             io::ErrorKind::PermissionDenied => "it may not be executed".to_owned(),
@@ -99,13 +108,13 @@ async fn converse(orders: Orders, prompt: &str, told: Told, ask_fleet: AskFleet)
         };
         Cause::Trouble(ErrorKind::StartFailed, format!("cannot start {program:?}: {why}"))
     })?;
-    let mut talk = Talk::new(agent, signals, told, Duration::from_millis(orders.patience_ms));
+    let mut talk = Talk::new(agent, signals, sink, Duration::from_millis(orders.patience_ms));
     talk.ask_fleet = Some(ask_fleet);
-    talk.permissions = Some((Permissions::new(orders.rules.clone()), orders.rules.clone()));
+    talk.permissions = Some((PermissionJudge::new(orders.rules.clone()), orders.rules.clone()));
     let done = session::run(&mut talk, &orders, prompt).await;
     let breach = talk.breach.take();
     let hasty = talk.cancelled.is_some() || matches!(done, Err(Cause::Stopped));
-    talk.agent.leave(if hasty { HASTY_LEAVE } else { LEAVE }).await;
+    talk.agent.leave(if hasty { CANCELLED_EXIT_TIMEOUT } else { EXIT_TIMEOUT }).await;
     match breach {
         Some(breach) => Err(Cause::reported(breach)),
         None => done,
@@ -117,10 +126,10 @@ impl Talk {
         Ok([signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?])
     }
 
-    fn new(agent: Agent, signals: [Signal; 2], told: Told, patience: Duration) -> Self {
+    fn new(agent: AgentProcess, signals: [Signal; 2], sink: MessageSink, patience: Duration) -> Self {
         Self {
             agent,
-            told,
+            sink,
             patience,
             permissions: None,
             ask_fleet: None,
@@ -134,32 +143,31 @@ impl Talk {
         }
     }
 
-    /// Only to ask it something, with nobody listening.
-    pub(super) fn unheard(agent: Agent, patience: Duration) -> io::Result<Self> {
-        Ok(Self::new(agent, Self::signals()?, Told::Nowhere, patience))
+    /// Starts a conversation without output, to query the agent.
+    pub(super) fn without_output(agent: AgentProcess, patience: Duration) -> io::Result<Self> {
+        Ok(Self::new(agent, Self::signals()?, MessageSink::Nowhere, patience))
     }
 
     pub(super) async fn goodbye(self) {
-        self.agent.leave(HASTY_LEAVE).await;
+        self.agent.leave(CANCELLED_EXIT_TIMEOUT).await;
     }
 
     pub(super) fn is_in(&mut self, session: &str) {
         self.session = Some(session.to_owned());
     }
 
-    /// The first words: which version, and what each of us can do. We offer nothing: agents have files and shells of
-    /// their own.
+    /// Exchanges versions and capabilities. The client offers none: agents have their own files and shells.
     pub(super) async fn initialize(&mut self) -> Result<Value, Cause> {
         let params = json!({
-            "protocolVersion": VERSION,
+            "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": { "fs": { "readTextFile": false, "writeTextFile": false }, "terminal": false },
             "clientInfo": { "name": "cowhand", "title": "cowhand", "version": env!("CARGO_PKG_VERSION") },
         });
         let answer = self.demand("initialize", params).await?;
         match answer.get("protocolVersion").and_then(Value::as_u64) {
-            Some(VERSION) => Ok(answer),
+            Some(PROTOCOL_VERSION) => Ok(answer),
             Some(other) => Err(Cause::reported(format!(
-                "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {VERSION}"
+                "the agent speaks version {other} of the Agent Client Protocol, and cowhand version {PROTOCOL_VERSION}"
             ))),
             None => Err(Cause::reported(
                 "the agent does not say which version of the Agent Client Protocol it speaks; does it speak it at all?",
@@ -167,25 +175,25 @@ impl Talk {
         }
     }
 
-    /// As below; an error of the agent's is the end.
+    /// Sends a request and treats an error of the agent as the end.
     pub(super) async fn demand(&mut self, method: &str, params: Value) -> Result<Value, Cause> {
         self.ask(method, params).await?.map_err(|error| {
             Cause::reported(format!("the agent answered {method} with an error: {}", short(&error.text())))
         })
     }
 
-    /// One request and its answer, and all that comes before it.
+    /// Sends a request, and handles everything that arrives before its answer.
     pub(super) async fn ask(&mut self, method: &str, params: Value) -> Result<Answer, Cause> {
         self.asked += 1;
         let id = self.asked;
-        self.told.asked(id, method)?;
+        self.sink.asked(id, method)?;
         self.agent.send(wire::request(id, method, &params))?;
-        let patience = (method != PROMPT).then(|| Instant::now() + self.patience);
+        let patience = (method != PROMPT_METHOD).then(|| Instant::now() + self.patience);
         loop {
             let deadline = self.cancelled.or(patience);
             match self.next(deadline).await? {
-                Next::Heard(heard) => {
-                    if let Some((answered, answer)) = self.hear(heard)?
+                Next::Line(line) => {
+                    if let Some((answered, answer)) = self.read_line(line)?
                         && answered == id
                     {
                         return Ok(answer);
@@ -206,13 +214,13 @@ impl Talk {
         }
     }
 
-    /// Updates that come by themselves, until there was none for a while.
+    /// Handles updates until none arrives for a while.
     pub(super) async fn until_quiet(&mut self, quiet: Duration, at_most: Duration) -> Result<(), Cause> {
         let end = Instant::now() + at_most;
         loop {
             match self.next(Some(end.min(Instant::now() + quiet))).await? {
-                Next::Heard(heard) => {
-                    self.hear(heard)?;
+                Next::Line(line) => {
+                    self.read_line(line)?;
                 }
                 Next::Signal => return Err(Cause::Stopped),
                 Next::Decided(asking, verdict) => self.decided(&asking, verdict)?,
@@ -225,14 +233,14 @@ impl Talk {
 
     async fn next(&mut self, deadline: Option<Instant>) -> io::Result<Next> {
         let [interrupt, terminate] = &mut self.signals;
-        let Agent { child, heard, .. } = &mut self.agent;
+        let AgentProcess { child, lines, .. } = &mut self.agent;
         let pending = &mut self.pending;
         let at = deadline.unwrap_or_else(|| Instant::now() + Duration::from_hours(24));
         tokio::select! {
             biased;
             _ = interrupt.recv() => Ok(Next::Signal),
             _ = terminate.recv() => Ok(Next::Signal),
-            heard = heard.recv() => Ok(heard.map_or(Next::Silent, Next::Heard)),
+            line = lines.recv() => Ok(line.map_or(Next::Silent, Next::Line)),
             status = child.wait() => Ok(Next::Ended(status?)),
             Some(decided) = pending.join_next() => {
                 let (asking, verdict) = decided.map_err(io::Error::other)?;
@@ -242,39 +250,40 @@ impl Talk {
         }
     }
 
-    /// A frame of the agent: the answer to a request of ours, if it is one.
-    fn hear(&mut self, heard: Heard) -> Result<Option<(u64, Answer)>, Cause> {
-        let line = match heard {
-            Heard::Line(line) => line,
-            // Nobody waits for a notice; anything else somebody would wait for, for ever.
-            Heard::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
-                let text = format!("an update of {bytes} bytes is left out; {LINE_CAP} are the most");
-                self.told.note(&text)?;
+    /// Handles a line of the agent and returns the answer to a request, if it is one.
+    fn read_line(&mut self, line: OutputLine) -> Result<Option<(u64, Answer)>, Cause> {
+        let line = match line {
+            OutputLine::Line(line) => line,
+            // A notification can be dropped; a request or an answer cannot.
+            OutputLine::TooLong(bytes, begins) if begins.contains("\"session/update\"") => {
+                let text = format!("an update of {bytes} bytes is left out; {MAX_LINE_BYTES} are the most");
+                self.sink.note(&text)?;
                 return Ok(None);
             }
-            Heard::TooLong(bytes, _) => {
-                let text = format!("the agent wrote a line of {bytes} bytes, and {LINE_CAP} are the most");
+            OutputLine::TooLong(bytes, _) => {
+                let text =
+                    format!("the agent wrote a line of {bytes} bytes, and {MAX_LINE_BYTES} are the most");
                 return Err(Cause::reported(text));
             }
         };
-        let frame = Frame::read(&line);
+        let frame = RpcFrame::read(&line);
         match frame {
-            Frame::Forged => self.told.note(&format!("the agent wrote: {line}"))?,
-            _ => self.told.raw(&line)?,
+            RpcFrame::Forged => self.sink.note(&format!("the agent wrote: {line}"))?,
+            _ => self.sink.raw(&line)?,
         }
         match frame {
-            Frame::Answer { id, answer } => Ok(Some((id, answer))),
-            Frame::Request { id, method, params } => {
+            RpcFrame::Answer { id, answer } => Ok(Some((id, answer))),
+            RpcFrame::Request { id, method, params } => {
                 self.serve(&id, &method, &params)?;
                 Ok(None)
             }
-            Frame::Notice { method, params } => {
+            RpcFrame::Notice { method, params } => {
                 if method == "session/update" {
                     self.watch(&params["update"])?;
                 }
                 Ok(None)
             }
-            Frame::Rubbish | Frame::Forged => Ok(None),
+            RpcFrame::Rubbish | RpcFrame::Forged => Ok(None),
         }
     }
 
@@ -284,11 +293,11 @@ impl Talk {
         };
         let tool = permissions.learn(&params["toolCall"]);
         let verdict = match &self.cancelled {
-            Some(_) => Verdict::Refuse("the job is being cancelled".to_owned()),
+            Some(_) => PermissionVerdict::Refuse("the job is being cancelled".to_owned()),
             None => permissions.judge(&tool),
         };
         let asking = Asking { id: id.clone(), options: params["options"].clone() };
-        if verdict == Verdict::Ask {
+        if verdict == PermissionVerdict::Ask {
             let (name, input) = (tool.known_as(), input_of(&params["toolCall"]));
             self.waiting.push(asking.clone());
             let wanted = ToolUse { id: tool.id, tool: name, input };
@@ -298,7 +307,7 @@ impl Talk {
         self.decided(&asking, verdict)
     }
 
-    fn decided(&mut self, asking: &Asking, verdict: Verdict) -> Result<(), Cause> {
+    fn decided(&mut self, asking: &Asking, verdict: PermissionVerdict) -> Result<(), Cause> {
         self.waiting.retain(|waiting| waiting != asking);
         let Asking { id, options } = asking;
         let mode = self.permissions.as_ref().map_or(PermissionMode::Default, |(_, rules)| rules.mode);
@@ -308,15 +317,14 @@ impl Talk {
             outcome(&verdict, mode, options)
         };
         let why = match verdict {
-            Verdict::Allow(why) | Verdict::Refuse(why) => why,
-            Verdict::Ask => "nobody was asked".to_owned(),
+            PermissionVerdict::Allow(why) | PermissionVerdict::Refuse(why) => why,
+            PermissionVerdict::Ask => "nobody was asked".to_owned(),
         };
-        self.told.permission(id, &answer, &why)?;
+        self.sink.permission(id, &answer, &why)?;
         self.agent.send(wire::answer(id, &answer))
     }
 
-    /// An agent that does unasked what its config rules out is stopped: it is too late for the one call, not for the
-    /// next.
+    /// Stops an agent that does something forbidden without asking: it is too late for this call, not for the next.
     fn watch(&mut self, update: &Value) -> Result<(), Cause> {
         let Some((permissions, _)) = &mut self.permissions else { return Ok(()) };
         if !matches!(update["sessionUpdate"].as_str(), Some("tool_call" | "tool_call_update")) {
@@ -330,9 +338,9 @@ impl Talk {
         self.cancel()
     }
 
-    /// The turn is to end. The second time, we go at once.
+    /// Cancels the turn. The second time, the client exits at once.
     fn stop(&mut self, method: &str) -> Result<(), Cause> {
-        if method != PROMPT || self.cancelled.is_some() {
+        if method != PROMPT_METHOD || self.cancelled.is_some() {
             return Err(Cause::Stopped);
         }
         self.cancel()
@@ -342,22 +350,22 @@ impl Talk {
         if self.cancelled.is_some() {
             return Ok(());
         }
-        self.cancelled = Some(Instant::now() + CANCELLING);
-        // Nobody waits for their answers any more, but the agent waits for ours.
+        self.cancelled = Some(Instant::now() + CANCEL_TIMEOUT);
+        // The decisions are no longer needed, but the agent waits for answers.
         self.pending = JoinSet::new();
         for asking in std::mem::take(&mut self.waiting) {
-            self.decided(&asking, Verdict::Refuse("the job is being cancelled".to_owned()))?;
+            self.decided(&asking, PermissionVerdict::Refuse("the job is being cancelled".to_owned()))?;
         }
         let params = json!({ "sessionId": self.session });
         self.agent.send(wire::notice("session/cancel", &params))
     }
 
-    /// What an agent that has ended said before: perhaps the answer.
+    /// Reads the remaining output of an agent that has ended, which may contain the answer.
     async fn last_words(&mut self, id: u64) -> Result<Option<Answer>, Cause> {
-        let end = Instant::now() + LAST_WORDS;
-        // A child of its own may hold the pipe open.
-        while let Ok(Some(heard)) = tokio::time::timeout_at(end, self.agent.heard.recv()).await {
-            if let Some((answered, answer)) = self.hear(heard)?
+        let end = Instant::now() + OUTPUT_END_TIMEOUT;
+        // A child of the agent may keep the pipe open.
+        while let Ok(Some(line)) = tokio::time::timeout_at(end, self.agent.lines.recv()).await {
+            if let Some((answered, answer)) = self.read_line(line)?
                 && answered == id
             {
                 return Ok(Some(answer));
@@ -367,7 +375,7 @@ impl Talk {
     }
 
     async fn silent(&mut self, method: &str) -> io::Result<Cause> {
-        Ok(match tokio::time::timeout(LAST_WORDS, self.agent.child.wait()).await {
+        Ok(match tokio::time::timeout(OUTPUT_END_TIMEOUT, self.agent.child.wait()).await {
             Ok(status) => ended(status?, method),
             Err(_) => Cause::reported(format!("the agent closed its stdout before it had answered {method}")),
         })
@@ -380,14 +388,14 @@ impl Talk {
     }
 }
 
-/// The rules of the fleet decide, or a person does, however long that takes.
-async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, Verdict) {
+/// Waits for the decision of the fleet's rules or of a person, without a timeout.
+async fn decide(ask_fleet: Option<AskFleet>, asking: Asking, wanted: ToolUse) -> (Asking, PermissionVerdict) {
     let Some(ask_fleet) = ask_fleet else {
-        return (asking, Verdict::Refuse("nobody can be asked".to_owned()));
+        return (asking, PermissionVerdict::Refuse("nobody can be asked".to_owned()));
     };
     let verdict = match ask_fleet(wanted).await {
-        Ok(()) => Verdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
-        Err(why) => Verdict::Refuse(why),
+        Ok(()) => PermissionVerdict::Allow("the rules of the fleet or a person allowed it".to_owned()),
+        Err(why) => PermissionVerdict::Refuse(why),
     };
     (asking, verdict)
 }

@@ -1,16 +1,16 @@
-//! Frames of JSON-RPC, and taking them apart.
+//! Frames of JSON-RPC.
 
 use serde_json::{Value, json};
 
-use super::told::OURS;
+use super::messages::OURS;
 
-/// The longest line that is read whole. What an agent says about a tool may hold all that the tool said.
-pub(super) const LINE_CAP: usize = 16 << 20;
+/// Maximum length of a line. An update about a tool may contain the tool's whole output.
+pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// One line of the agent.
 #[derive(Debug, PartialEq)]
-pub(super) enum Frame {
-    /// To a request of ours; ids of ours are numbers.
+pub(super) enum RpcFrame {
+    /// Answer to a request of the client, whose ids are numbers.
     Answer {
         id: u64,
         answer: Result<Value, RpcError>,
@@ -24,9 +24,9 @@ pub(super) enum Frame {
         method: String,
         params: Value,
     },
-    /// Some agents log to stdout.
+    /// A line that is not JSON-RPC; some agents log to stdout.
     Rubbish,
-    /// It looks like a line of our own, and is none.
+    /// A line with the key that only lines of the client have.
     Forged,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct RpcError {
     pub(super) data: Value,
 }
 
-impl Frame {
+impl RpcFrame {
     pub(super) fn read(line: &str) -> Self {
         let Ok(Value::Object(mut fields)) = serde_json::from_str::<Value>(line) else { return Self::Rubbish };
         if fields.contains_key(OURS) {
@@ -62,7 +62,7 @@ impl Frame {
     }
 }
 
-/// The code for a client that has to log in first.
+/// Error code of an agent that requires a login.
 const AUTH_REQUIRED: i64 = -32000;
 
 impl RpcError {
@@ -78,7 +78,7 @@ impl RpcError {
         self.code == AUTH_REQUIRED
     }
 
-    /// Message and details; many agents say only in the details what it was.
+    /// Returns the message and the details: many agents state the cause only in the details.
     pub(super) fn text(&self) -> String {
         let details = match &self.data {
             Value::Null => None,
@@ -111,7 +111,7 @@ pub(super) fn answer(id: &Value, result: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string()
 }
 
-/// For whatever we have declared that we cannot do.
+/// Builds the answer to a request for a capability that the client does not have.
 pub(super) fn not_here(id: &Value, method: &str) -> String {
     let error = json!({ "code": -32601, "message": format!("cowhand has no {method}") });
     json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string()
@@ -125,15 +125,15 @@ mod tests {
     fn frames_are_told_apart() {
         let error = |code, message: &str, data| RpcError { code, message: message.to_owned(), data };
         for (line, expected) in [
-            (r#"{"jsonrpc":"2.0","id":3,"result":{}}"#, Frame::Answer { id: 3, answer: Ok(json!({})) }),
-            (r#"{"id":3,"result":null}"#, Frame::Answer { id: 3, answer: Ok(Value::Null) }),
+            (r#"{"jsonrpc":"2.0","id":3,"result":{}}"#, RpcFrame::Answer { id: 3, answer: Ok(json!({})) }),
+            (r#"{"id":3,"result":null}"#, RpcFrame::Answer { id: 3, answer: Ok(Value::Null) }),
             (
                 r#"{"id":3,"error":{"code":-32603,"message":"no","data":{"details":"why"}}}"#,
-                Frame::Answer { id: 3, answer: Err(error(-32603, "no", json!({"details": "why"}))) },
+                RpcFrame::Answer { id: 3, answer: Err(error(-32603, "no", json!({"details": "why"}))) },
             ),
             (
                 r#"{"id":"a","method":"fs/read_text_file","params":{"path":"x"}}"#,
-                Frame::Request {
+                RpcFrame::Request {
                     id: json!("a"),
                     method: "fs/read_text_file".to_owned(),
                     params: json!({"path": "x"}),
@@ -141,17 +141,17 @@ mod tests {
             ),
             (
                 r#"{"method":"session/update"}"#,
-                Frame::Notice { method: "session/update".to_owned(), params: Value::Null },
+                RpcFrame::Notice { method: "session/update".to_owned(), params: Value::Null },
             ),
-            ("starting up…", Frame::Rubbish),
-            (r#"{"cowhand":"failed"}"#, Frame::Forged),
-            (r#"{"id":3,"result":{},"\u0063owhand":"asked"}"#, Frame::Forged),
-            ("[]", Frame::Rubbish),
-            ("{}", Frame::Rubbish),
-            (r#"{"id":"x","result":{}}"#, Frame::Rubbish),
-            (r#"{"id":4}"#, Frame::Rubbish),
+            ("starting up…", RpcFrame::Rubbish),
+            (r#"{"cowhand":"failed"}"#, RpcFrame::Forged),
+            (r#"{"id":3,"result":{},"\u0063owhand":"asked"}"#, RpcFrame::Forged),
+            ("[]", RpcFrame::Rubbish),
+            ("{}", RpcFrame::Rubbish),
+            (r#"{"id":"x","result":{}}"#, RpcFrame::Rubbish),
+            (r#"{"id":4}"#, RpcFrame::Rubbish),
         ] {
-            assert_eq!(Frame::read(line), expected, "{line}");
+            assert_eq!(RpcFrame::read(line), expected, "{line}");
         }
     }
 

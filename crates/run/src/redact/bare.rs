@@ -1,19 +1,19 @@
-//! A text without what no reader sees, and where each byte of it stood: a secret with a colour code or a NUL inside is
-//! whole again where a terminal or a page shows it.
+//! A text without invisible bytes, and the position of each remaining byte: a secret with a colour code or a NUL inside
+//! is whole again where a terminal or a page shows it.
 
 use std::ops::Range;
 
 use cowhand_core::invisible::is_invisible;
 
-/// A text without escape sequences, control characters and invisible letters.
+/// A text without escape sequences, control characters and invisible characters.
 pub(super) struct Bare {
     pub(super) text: Vec<u8>,
-    /// Where each byte of it stands in the whole text.
+    /// Position of each byte in the whole text.
     places: Vec<usize>,
 }
 
 impl Bare {
-    /// Returns none if nothing had to be left out.
+    /// Returns none if nothing was left out.
     pub(super) fn of(whole: &[u8]) -> Option<Self> {
         if !whole.iter().any(|byte| is_control(*byte) || !byte.is_ascii()) {
             return None;
@@ -30,7 +30,7 @@ impl Bare {
         (text.len() < whole.len()).then_some(Self { text, places })
     }
 
-    /// Returns the part of the whole text that a part of the bare one was made of.
+    /// Returns the range in the whole text of a range in the bare text.
     pub(super) fn place(&self, part: &Range<usize>) -> Range<usize> {
         let first = self.places.get(part.start).copied().unwrap_or_default();
         let last = part.end.checked_sub(1).and_then(|last| self.places.get(last).copied());
@@ -42,7 +42,7 @@ const fn is_control(byte: u8) -> bool {
     matches!(byte, 0..=8 | 11..=31 | 127)
 }
 
-/// Counts the bytes at the beginning that no reader sees.
+/// Counts the invisible bytes at the beginning.
 fn unseen(rest: &[u8]) -> usize {
     match rest {
         [0x1b, b'[', rest @ ..] | [0xc2, 0x9b, rest @ ..] => 2 + sequence(rest),
@@ -60,13 +60,13 @@ fn unseen(rest: &[u8]) -> usize {
     }
 }
 
-/// Returns the letter of more than one byte that a text begins with.
+/// Returns the first character if it has more than one byte.
 fn first(rest: &[u8]) -> Option<char> {
     let part = (2..=4).filter_map(|length| rest.get(..length));
     part.filter_map(|part| std::str::from_utf8(part).ok()).find_map(|text| text.chars().next())
 }
 
-/// Counts the parameters of a control sequence, and the letter that ends it.
+/// Counts the bytes of a control sequence after its introducer.
 fn sequence(rest: &[u8]) -> usize {
     let parameters = rest.iter().take_while(|byte| matches!(byte, b' '..=b'?')).count();
     parameters + usize::from(rest.get(parameters).is_some_and(|byte| matches!(byte, b'@'..=b'~')))

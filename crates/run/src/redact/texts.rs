@@ -1,12 +1,12 @@
-//! Views for people and programs: known secrets are taken out of free text, and everything that is read by its form stays.
+//! Redaction of views for people and programs: known secrets are removed from free text, and structured values stay.
 
 use serde_json::Value;
 
 use super::Redactor;
 
-/// Keys whose values are words of people, agents and outside systems. The rest of a view is ids, times, states and numbers,
-/// which would not be what they are with a mask in them.
-const FREE_TEXT: [&str; 17] = [
+/// Keys of free text by people, agents and outside systems. Other values are ids, times, states and numbers, which a
+/// mask would make invalid.
+const FREE_TEXT_KEYS: [&str; 17] = [
     "prompt",
     "title",
     "description",
@@ -27,39 +27,40 @@ const FREE_TEXT: [&str; 17] = [
 ];
 
 impl Redactor {
-    /// The same for a view that is written as JSON; none if there is nothing to hide.
-    pub fn hide_in_json(&self, json: &[u8]) -> Option<Vec<u8>> {
-        // With an escape in it a secret may be written in many ways.
+    /// Redacts a view that is written as JSON; none if there is nothing to redact.
+    pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
+        // With escapes, a secret can be written in many ways.
         if !json.contains(&b'\\') && self.places(json).is_empty() {
             return None;
         }
         let mut view: Value = serde_json::from_slice(json).ok()?;
-        self.hide_in_view(&mut view).then(|| view.to_string().into_bytes())
+        self.redact_view(&mut view).then(|| view.to_string().into_bytes())
     }
 
-    /// Masks every known secret in the free text of a view; says whether there was one.
-    pub fn hide_in_view(&self, view: &mut Value) -> bool {
+    /// Masks every known secret in the free text of a view, and returns whether there was one.
+    pub fn redact_view(&self, view: &mut Value) -> bool {
         match view {
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in_view(item) | hid),
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_view(item) | hid),
             Value::Object(fields) => fields.iter_mut().fold(false, |hid, (key, field)| {
-                let is_text = FREE_TEXT.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
-                (if is_text { self.hide_in_words(field) } else { self.hide_in_view(field) }) | hid
+                let is_text =
+                    FREE_TEXT_KEYS.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
+                (if is_text { self.redact_words(field) } else { self.redact_view(field) }) | hid
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
     }
 
-    /// Keys within free text are somebody's own, too; a number stays a number, which whoever reads it expects.
-    fn hide_in_words(&self, words: &mut Value) -> bool {
+    /// Redacts keys and values within free text. Numbers stay.
+    fn redact_words(&self, words: &mut Value) -> bool {
         match words {
             Value::Number(_) => false,
-            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.hide_in_words(item) | hid),
-            words => self.hide_in(words),
+            Value::Array(items) => items.iter_mut().fold(false, |hid, item| self.redact_words(item) | hid),
+            words => self.redact_value(words),
         }
     }
 }
 
-/// A reason may also be one of a few words that programs go by.
+/// Returns true if a reason is free text and not one of the fixed words that programs use.
 fn is_sentence(reason: &Value) -> bool {
     let is_of_word = |letter: char| letter.is_ascii_lowercase() || letter == '_';
     reason.as_str().is_some_and(|reason| !reason.chars().all(is_of_word))
@@ -79,13 +80,13 @@ mod tests {
         let mut view = json!({"agent": "canary", "prompt": "Feed the canary.", "usage": {"total": 1_234_567},
             "error": {"kind": "exit", "message": "no canary"}, "result": 1_234_567, "items": [{"work_item": item}],
             "given_up": {"reason": "a canary"}, "skipped": {"reason": "canary"}});
-        assert!(redactor.hide_in_view(&mut view));
+        assert!(redactor.redact_view(&mut view));
         let item = json!({"id": "files-canary", "title": "A ***", "labels": ["***", "x"],
             "metadata": {"own": {"***": ["a ***"]}}, "url": "file:///***.md"});
         let expected = json!({"agent": "canary", "prompt": "Feed the ***.", "usage": {"total": 1_234_567},
             "error": {"kind": "exit", "message": "no ***"}, "result": 1_234_567, "items": [{"work_item": item}],
             "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"}});
         assert_eq!(view, expected);
-        assert!(!redactor.hide_in_view(&mut view));
+        assert!(!redactor.redact_view(&mut view));
     }
 }

@@ -1,19 +1,19 @@
-//! Tokens of cowhand itself in a text, known by their form: also those that nobody has named as a secret.
+//! Tokens of cowhand in a text, recognised by their form, also if they are not known as secrets.
 
 use std::ops::Range;
 
-/// Tokens of people and programs, and tokens of jobs.
-const PREFIXES: [&str; 2] = ["cow_", "cowjob_"];
-/// Both end in 256 bits in base64, so a shorter word is none.
-const LEAST: usize = 43;
-/// No token is longer than this.
-const LONGEST: usize = 200;
+/// Prefixes of tokens of people and programs, and of jobs.
+const TOKEN_PREFIXES: [&str; 2] = ["cow_", "cowjob_"];
+/// Both kinds end in 256 bits in base64, so a shorter word is not a token.
+const MIN_TOKEN_BYTES: usize = 43;
+/// Maximum length of a token.
+const MAX_TOKEN_BYTES: usize = 200;
 
 const fn is_part(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// Finds the places of all tokens, in their order.
+/// Returns the ranges of all tokens in their order.
 pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     for start in memchr::memmem::find_iter(text, "cow") {
@@ -21,24 +21,24 @@ pub(super) fn find(text: &[u8]) -> Vec<Range<usize>> {
             continue;
         }
         let rest = &text[start..];
-        let Some(prefix) = PREFIXES.iter().find(|prefix| rest.starts_with(prefix.as_bytes())) else {
+        let Some(prefix) = TOKEN_PREFIXES.iter().find(|prefix| rest.starts_with(prefix.as_bytes())) else {
             continue;
         };
         let length = rest.iter().take_while(|byte| is_part(**byte)).count();
-        if length >= prefix.len() + LEAST {
+        if length >= prefix.len() + MIN_TOKEN_BYTES {
             found.push(start..start + length);
         }
     }
     found
 }
 
-/// Says from where on a text that goes on may be the beginning of a token, or a token that is not at its end yet.
+/// Returns where an unfinished token may begin at the end of a text.
 pub(super) fn begun(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    let run = bytes.iter().rev().take(LONGEST).take_while(|byte| is_part(**byte)).count();
+    let run = bytes.iter().rev().take(MAX_TOKEN_BYTES).take_while(|byte| is_part(**byte)).count();
     (bytes.len() - run..bytes.len()).find(|start| {
         let rest = &bytes[*start..];
-        PREFIXES
+        TOKEN_PREFIXES
             .iter()
             .any(|prefix| prefix.as_bytes().starts_with(rest) || rest.starts_with(prefix.as_bytes()))
     })

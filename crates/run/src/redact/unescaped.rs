@@ -1,27 +1,27 @@
-//! A text as it reads once JSON's escapes are resolved, and where each byte of it stood. A program may write a letter as
-//! itself, as `\/` or as `\u002f`, and put JSON into a text that is not JSON.
+//! A text with JSON's escapes resolved, and the position of each byte. A program may write a character as itself, as
+//! `\/` or as `\u002f`, and put JSON into a text that is not JSON.
 
 use std::ops::Range;
 
-/// JSON within JSON is escaped once for each level; deeper ones are nothing that anybody reads.
-const DEEPEST: usize = 3;
+/// Number of levels of JSON within JSON that are resolved. Each level is escaped once more.
+const MAX_ESCAPE_LEVELS: usize = 3;
 
 /// A text without one level of escapes.
 struct Level {
     text: Vec<u8>,
-    /// Where the letter or escape begins that each byte was made of.
+    /// Position of the character or escape that each byte came from.
     places: Vec<usize>,
-    /// How long the text was.
+    /// Length of the original text.
     whole: usize,
 }
 
-/// A text without any of its levels of escapes, one after the other.
+/// The text after each level of escapes is resolved.
 pub(super) struct Unescaped(Vec<Level>);
 
 impl Unescaped {
     pub(super) fn of(whole: &[u8]) -> Self {
         let mut levels: Vec<Level> = Vec::new();
-        while levels.len() < DEEPEST {
+        while levels.len() < MAX_ESCAPE_LEVELS {
             let above = levels.last().map_or(whole, |level| &level.text);
             let Some(level) = Level::of(above) else { break };
             levels.push(level);
@@ -29,12 +29,12 @@ impl Unescaped {
         Self(levels)
     }
 
-    /// The text of each level, the first one with the fewest escapes resolved.
+    /// Returns the text of each level, the one with the fewest escapes resolved first.
     pub(super) fn texts(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.0.iter().enumerate().map(|(depth, level)| (depth, level.text.as_slice()))
     }
 
-    /// Returns the part of the whole text that a part of the text of this depth was made of.
+    /// Returns the range in the whole text of a range in the text of this depth.
     pub(super) fn place(&self, depth: usize, part: Range<usize>) -> Range<usize> {
         self.0.iter().take(depth + 1).rev().fold(part, |part, level| level.place(&part))
     }
@@ -72,7 +72,7 @@ impl Level {
     }
 }
 
-/// Returns the letter that an escape at the beginning stands for, and the length of the escape.
+/// Returns the character of an escape at the beginning, and the length of the escape.
 fn letter(rest: &[u8]) -> Option<(char, usize)> {
     let plain = match rest.get(1)? {
         b'u' => return unicode(rest),
@@ -87,7 +87,7 @@ fn letter(rest: &[u8]) -> Option<(char, usize)> {
     Some((plain, 2))
 }
 
-/// `\u0041`, or two of them for a letter beyond the first 65,536.
+/// Reads `\u0041`, or two of them for a character beyond the first 65,536.
 fn unicode(rest: &[u8]) -> Option<(char, usize)> {
     let first = unit(rest)?;
     if let Some(letter) = char::from_u32(first) {
@@ -105,12 +105,12 @@ fn unit(rest: &[u8]) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Finds where an escape begins that a text breaks off in. What follows may make a letter of it.
+/// Returns where an incomplete escape begins at the end of a text. What follows may complete it.
 pub(super) fn begun(text: &str) -> Option<usize> {
-    // The longest that can be open is a pair without its last digit, with a backslash for each level before it.
-    const LONGEST: usize = 32;
+    // The longest open escape is a surrogate pair without its last digit, with a backslash for each level before it.
+    const MAX_ESCAPE_BYTES: usize = 32;
     let bytes = text.as_bytes();
-    let from = bytes.len().saturating_sub(LONGEST);
+    let from = bytes.len().saturating_sub(MAX_ESCAPE_BYTES);
     let slash = from + bytes[from..].iter().rposition(|byte| *byte == b'\\')?;
     let tail = &bytes[slash + 1..];
     let open =
@@ -122,7 +122,7 @@ pub(super) fn begun(text: &str) -> Option<usize> {
     }
     let slashes = bytes[..slash].iter().rev().take_while(|byte| **byte == b'\\').count();
     let start = slash - slashes;
-    // Behind the first half of a pair.
+    // After the first half of a surrogate pair.
     let half = start
         .checked_sub(6)
         .filter(|half| open && unit(&bytes[*half..]).is_some_and(|unit| (0xd800..0xdc00).contains(&unit)));

@@ -1,8 +1,7 @@
-//! Any agent that speaks the Agent Client Protocol, through a client of our own (`run/acp`).
+//! Any agent that speaks the Agent Client Protocol, through cowhand's client (`run/acp`).
 //!
-//! What is read here is what that client wrote: the agent's frames as they came, and lines of its own that say what was
-//! asked and decided. Words come in chunks, which are joined; the history that a loaded session tells again is not told
-//! again.
+//! This reads the client's output: the agent's frames unchanged, and lines of the client about requests and decisions.
+//! Chunks of text are joined; the history that a loaded session repeats is dropped.
 
 mod launch;
 mod message;
@@ -14,8 +13,8 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::heard::{Heard, one_line};
 use super::json::{Fields, name, object, take_object, take_text, text, under_line};
+use super::output_record::{OutputRecord, one_line};
 use super::pieces::Under;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
@@ -23,40 +22,41 @@ use crate::acp::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
 pub(super) use launch::DESCRIPTION;
-use message::Words;
+use message::MessageChunks;
 use tools::Tools;
-use usage::Spent;
+use usage::AcpUsage;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Acp {
-    heard: Heard,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
-    /// The session that it is to go on with, until the agent says that it does.
+    /// Session that it continues, until the agent confirms it.
     resumes: Option<String>,
     asked: Option<Asked>,
-    /// Whether the prompt was sent: what the agent says before is history.
+    /// Set when the prompt was sent. Earlier messages are history.
     prompted: bool,
-    /// Updates of that kind.
+    /// Number of history updates.
     history: u64,
-    words: Option<Words>,
+    words: Option<MessageChunks>,
     tools: Tools,
-    spent: Spent,
-    /// Of the model's server, if the agent's last error told it.
+    spent: AcpUsage,
+    /// HTTP status of the model's server, if the agent's last error states it.
     status: Option<u64>,
     failed: Option<Failed>,
     #[serde(skip)]
     under: Under,
 }
 
-/// The request of ours that is not answered yet.
+/// The request of the client that is not answered yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Asked {
     id: u64,
     method: String,
 }
 
-/// What the client says about its failure, if that was no word of the agent's.
+/// Failure that the client reports, if it is not a message of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Failed {
     kind: ErrorKind,
@@ -65,7 +65,7 @@ struct Failed {
 
 impl Listen for Acp {
     fn line_cap(&self) -> usize {
-        // As much as the client reads, with room for what letters that are none become.
+        // The limit of the client, with room for replacement characters.
         48 << 20
     }
 
@@ -74,18 +74,18 @@ impl Listen for Acp {
             return Vec::new();
         }
         let Some(fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         let messages = self.object(fields);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -103,7 +103,7 @@ impl Listen for Acp {
     fn rest(&mut self) -> Vec<OutputMessage> {
         let messages = self.flush();
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
@@ -111,13 +111,13 @@ impl Listen for Acp {
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.spent.look(self.session_id.as_deref());
         let outcome = match (self.failed, status) {
-            // An agent that was killed says nothing; neither does a client.
+            // An agent or a client that was killed reports nothing.
             (Some(Failed { kind, message }), ExitStatus::Code { .. }) => {
-                let summary = self.heard.said().map(str::to_owned);
+                let summary = self.output.said().map(str::to_owned);
                 let error = JobError { kind, message };
                 Outcome::Failed { reason: FailReason::Error, error, summary }
             }
-            _ => self.heard.outcome(status, ", and the turn was not finished"),
+            _ => self.output.outcome(status, ", and the turn was not finished"),
         };
         Finish { outcome, usage: self.spent.usage(), session_id: self.session_id, resets_at: None }
     }
@@ -174,7 +174,7 @@ impl Acp {
         let kind = kind.unwrap_or(ErrorKind::Reported);
         let status = self.status.or_else(|| usage::status_in(&message));
         if kind == ErrorKind::Reported {
-            self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), <_>::default()));
+            self.output.result = Some(ResultLine::of(Some((message.clone(), status)), <_>::default()));
         } else {
             self.failed = Some(Failed { kind, message: one_line(&message) });
         }
@@ -189,18 +189,18 @@ impl Acp {
         messages
     }
 
-    /// Only the answer to the last request is awaited by anyone.
+    /// Reads an answer. Only the answer to the last request matters.
     fn answer(&mut self, mut line: Fields) -> Vec<OutputMessage> {
         let id = line.get("id").and_then(Value::as_u64);
         let asked = self.asked.take_if(|asked| Some(asked.id) == id);
         let Some(Asked { method, .. }) = asked else { return vec![about("unknown_type", line)] };
-        // Some answer `null` where there is nothing to say.
+        // Some agents answer `null` instead of an empty object.
         let none = line.get("result").is_some_and(Value::is_null).then(Fields::new);
         if let Some(none) = none {
             line.insert("result".to_owned(), Value::Object(none));
         }
         let Some(result) = line.get_mut("result").and_then(Value::as_object_mut) else {
-            // Some agents hand on the status of the model's server as the code of their error.
+            // Some agents pass on the status of the model's server as their error code.
             let code = line.get("error").and_then(|error| error["code"].as_u64());
             self.status = code.filter(|code| (400..600).contains(code));
             return vec![about(&method, line)];
@@ -220,7 +220,7 @@ impl Acp {
                 let mut messages = self.flush();
                 self.spent.answered(result);
                 self.spent.look(self.session_id.as_deref());
-                self.heard.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
+                self.output.result = Some(stopped(text(result, "stopReason").unwrap_or_default()));
                 messages.push(about("result", line));
                 messages
             }
@@ -237,7 +237,7 @@ impl Acp {
             return vec![about("unknown_type", line)];
         };
         let kind = text(&update, "sessionUpdate").unwrap_or_default().to_owned();
-        self.spent.heard(&update);
+        self.spent.add_update(&update);
         if self.prompted && !kind.ends_with("_chunk") {
             self.spent.look(self.session_id.as_deref());
         }
@@ -273,7 +273,7 @@ impl Acp {
         if self.words.as_ref().is_some_and(|words| !words.goes_on(thinking, id.as_deref())) {
             messages.extend(self.flush_words());
         }
-        let words = self.words.get_or_insert_with(|| Words::new(thinking, id));
+        let words = self.words.get_or_insert_with(|| MessageChunks::new(thinking, id));
         if let Some(other) = words.add(update, &self.under) {
             messages.extend(self.flush_words());
             messages.push(other);
@@ -297,7 +297,7 @@ impl Acp {
     }
 }
 
-/// How a turn ended.
+/// Converts the reason for the end of a turn.
 fn stopped(reason: &str) -> ResultLine {
     let (subtype, message) = match reason {
         "end_turn" => return ResultLine::of(None, <_>::default()),

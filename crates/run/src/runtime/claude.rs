@@ -1,8 +1,7 @@
 //! Claude Code: `claude -p --output-format stream-json --verbose`.
 //!
-//! A line becomes one message for each of its content blocks. What a message has no field for stays under `line`:
-//! the original line without what was taken out of it and without its nulls. New versions bring new keys and new
-//! types of lines, so nothing here is required to be there.
+//! A line becomes one message for each of its content blocks. Keys without a field in the message stay under `line`,
+//! without nulls. New versions add keys and types of lines, so nothing is required.
 
 mod blocks;
 mod launch;
@@ -15,8 +14,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
 use super::json::{Fields, name, text, under_line};
+use super::output_record::OutputRecord;
 use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
@@ -25,24 +24,25 @@ use crate::redact::Redactor;
 use blocks::{Rest, said};
 pub(super) use launch::DESCRIPTION;
 
-/// More subagents than anyone runs at once, and more models.
-const SIDE_BY_SIDE: usize = 64;
+/// More than the number of concurrent subagents, and more than the number of models.
+const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Claude {
-    heard: Heard,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
-    /// The messages whose usage was counted last: each of their lines repeats it. Subagents speak side by side.
+    /// Messages whose usage was counted last: each of their lines repeats it. Subagents run concurrently.
     counted: VecDeque<String>,
-    /// What the messages said until now, for an agent that ends without a result line. Their output tokens are
-    /// those of the moment the message began, so this is the least it can have been.
+    /// Usage of the messages so far, for an agent that ends without a result line. Output tokens are those at the start
+    /// of a message, so this is a lower bound.
     spent: BTreeMap<String, ModelUsage>,
-    /// What the session had cost before this run; a result line tells of the whole session.
+    /// Cost of the session before this run; a result line states that of the whole session.
     before: JobUsage,
-    /// When the limit ends that it met.
+    /// End of the usage limit that was reached.
     resets_at: Option<i64>,
-    /// Those that are being told in pieces.
+    /// Blocks that arrive in parts.
     blocks: BTreeMap<String, Block>,
     #[serde(skip)]
     under: Under,
@@ -51,7 +51,7 @@ pub struct Claude {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Block {
-    /// Or a thought, or a call of a tool.
+    /// Set for text; unset for thinking and tool calls.
     word: bool,
     pieces: Pieces,
 }
@@ -62,14 +62,14 @@ impl Listen for Claude {
             return Vec::new();
         }
         let Ok(Value::Object(fields)) = serde_json::from_str(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         self.object(fields)
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -81,24 +81,27 @@ impl Listen for Claude {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let heard = self.spent.iter().filter(|(_, used)| !used.is_unused());
-        let heard: BTreeMap<_, _> = heard.map(|(model, used)| (model.clone(), *used)).collect();
-        let heard = Some(heard).filter(|heard| !heard.is_empty());
-        let told = self.heard.result.as_ref().map(|result| result.usage.clone().since(&self.before));
-        match (told, heard) {
-            // Tokens that were heard are not taken back by a result that tells none.
-            (Some(told), Some(heard)) if told.per_model.is_empty() => {
-                Some(JobUsage { per_model: heard, ..told })
+        let counted_models = self.spent.iter().filter(|(_, used)| !used.is_unused());
+        let counted_models: BTreeMap<_, _> =
+            counted_models.map(|(model, used)| (model.clone(), *used)).collect();
+        let counted_models = Some(counted_models).filter(|counted_models| !counted_models.is_empty());
+        let reported = self.output.result.as_ref().map(|result| result.usage.clone().since(&self.before));
+        match (reported, counted_models) {
+            // A result without tokens does not replace the tokens that were counted.
+            (Some(reported), Some(counted_models)) if reported.per_model.is_empty() => {
+                Some(JobUsage { per_model: counted_models, ..reported })
             }
-            (Some(told), _) => Some(told),
-            (None, heard) => heard.map(|per_model| JobUsage { per_model, ..JobUsage::default() }),
+            (Some(reported), _) => Some(reported),
+            (None, counted_models) => {
+                counted_models.map(|per_model| JobUsage { per_model, ..JobUsage::default() })
+            }
         }
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {
-        let outcome = match &self.heard.result {
+        let outcome = match &self.output.result {
             Some(result) => result.outcome(),
-            None => self.heard.failed(status, ", and no result line came"),
+            None => self.output.failed(status, ", and no result line came"),
         };
         let usage = self.usage();
         let resets_at = self.resets_at.and_then(|second| Timestamp::from_second(second).ok());
@@ -109,7 +112,7 @@ impl Listen for Claude {
 impl Claude {
     fn object(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let kind = text(&fields, "type").unwrap_or_default();
-        // A result may name a session that was asked for and never was.
+        // A result may name a requested session that does not exist.
         if kind != "result" {
             self.session_id = name(&fields, "session_id").map(str::to_owned).or(self.session_id.take());
         }
@@ -124,33 +127,35 @@ impl Claude {
             "system" | "error" => {
                 let message = OutputMessage::from_json(Value::Object(fields.clone()));
                 let message = message.unwrap_or_else(|_| unknown(fields));
-                self.heard.message(&message);
+                self.output.message(&message);
                 vec![message]
             }
             "rate_limit_event" => {
-                let told = fields.get("rate_limit_info").filter(|told| told["status"] == "rejected");
-                self.resets_at = told.and_then(|told| told["resetsAt"].as_i64()).or(self.resets_at);
+                let reported =
+                    fields.get("rate_limit_info").filter(|reported| reported["status"] == "rejected");
+                self.resets_at =
+                    reported.and_then(|reported| reported["resetsAt"].as_i64()).or(self.resets_at);
                 vec![unknown(fields)]
             }
             _ => vec![unknown(fields)],
         }
     }
 
-    /// Blocks of several agents may come side by side.
+    /// Reads a part of a block. Blocks of several agents may be interleaved.
     fn partial(&mut self, mut fields: Fields) -> Vec<OutputMessage> {
         let parent = name(&fields, "parent_tool_use_id").unwrap_or_default();
         let event = fields.get("event").unwrap_or(&Value::Null);
         let block = format!("{parent}/{}", event["index"].as_u64().unwrap_or_default());
         let mut messages = Vec::new();
         if let Some((word, piece)) = blocks::piece(&mut fields) {
-            if self.blocks.len() >= SIDE_BY_SIDE && !self.blocks.contains_key(&block) {
+            if self.blocks.len() >= MAX_OPEN_TOOLS && !self.blocks.contains_key(&block) {
                 self.blocks.pop_first();
             }
             let known = self.blocks.entry(block).or_default();
             known.word = word;
             *piece = known.pieces.add(piece, &self.under);
         } else if let Some(mut known) = self.blocks.remove(&block) {
-            // Thoughts and calls are told once more as a whole, and nobody looks at their pieces.
+            // Thinking and tool calls follow as a whole, so their parts are dropped.
             let rest = known.pieces.rest(&self.under);
             messages.extend((known.word && !rest.is_empty()).then(|| blocks::rest(rest)));
         }
@@ -161,18 +166,18 @@ impl Claude {
     fn assistant(&mut self, fields: Fields) -> Vec<OutputMessage> {
         let (blocks, mut rest) = Rest::of(fields);
         rest.first = self.count(&rest.line);
-        // What a subagent says is not the agent's own word.
+        // Text of a subagent is not the agent's own.
         let own = !rest.line.contains_key("parent_tool_use_id");
         let messages: Vec<_> = blocks.into_iter().map(|block| said(block, &mut rest)).collect();
         if own {
             for message in &messages {
-                self.heard.message(message);
+                self.output.message(message);
             }
         }
         messages
     }
 
-    /// Adds up what the messages used, and says whether the line is the first of its message.
+    /// Adds the usage of a message, and returns whether the line is the first of its message.
     fn count(&mut self, line: &Fields) -> bool {
         let Some(message) = line.get("message").and_then(Value::as_object) else { return false };
         let (Some(id), Some(usage)) = (name(message, "id"), message.get("usage")) else { return false };
@@ -180,13 +185,13 @@ impl Claude {
             return false;
         }
         self.counted.push_back(id.to_owned());
-        if self.counted.len() > SIDE_BY_SIDE {
+        if self.counted.len() > MAX_OPEN_TOOLS {
             self.counted.pop_front();
         }
         let add = |total: &mut u64, key: &str| {
             *total = total.saturating_add(usage.get(key).and_then(Value::as_u64).unwrap_or(0));
         };
-        let known = |model: &&str| self.spent.len() < SIDE_BY_SIDE || self.spent.contains_key(*model);
+        let known = |model: &&str| self.spent.len() < MAX_OPEN_TOOLS || self.spent.contains_key(*model);
         let model = name(message, "model").filter(known).unwrap_or("unknown");
         let spent = self.spent.entry(model.to_owned()).or_default();
         add(&mut spent.input_tokens, "input_tokens");
@@ -199,7 +204,7 @@ impl Claude {
     fn result(&mut self, fields: Fields) -> OutputMessage {
         let result = ResultLine::read(&fields);
         let (failed, message, code) = (result.failed(), result.message(), result.code());
-        self.heard.result(result);
+        self.output.result(result);
         let extra = under_line(Value::Object(fields));
         if failed {
             OutputMessage::Error { message, code: Some(code), stack: None, timestamp: None, extra }
@@ -210,7 +215,7 @@ impl Claude {
     }
 }
 
-/// A line of a type that this version of cowhand does not know.
+/// Returns a message for a line of an unknown type.
 fn unknown(fields: Fields) -> OutputMessage {
     let subtype = match text(&fields, "type") {
         Some(known @ ("tool_progress" | "auth_status" | "rate_limit_event")) => known.to_owned(),

@@ -1,7 +1,7 @@
 //! Codex: `codex exec --json`.
 //!
-//! Its lines speak of items that start and complete; a tool is one item and becomes two messages. The figures at the
-//! end of a turn are those of the whole thread, forks included, so what an earlier run had used is taken off them.
+//! Its lines report items that start and complete; a tool is one item and becomes two messages. The usage at the end of
+//! a turn is that of the whole thread, including forks, so the usage of earlier runs is subtracted.
 
 mod items;
 mod launch;
@@ -15,37 +15,38 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
 pub(super) use launch::DESCRIPTION;
 
-/// More tools than run at once.
-const SIDE_BY_SIDE: usize = 64;
+/// More than the number of concurrent tools.
+const MAX_OPEN_TOOLS: usize = 64;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Codex {
-    heard: Heard,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
-    /// Codex does not say which model answers.
+    /// Configured model; Codex does not state which model answers.
     model: Option<String>,
-    /// What the thread had used before this run.
+    /// Usage of the thread before this run.
     before: Tokens,
-    /// Tools that started and have not completed, by the ids of their items.
+    /// Items of tools that have not completed.
     running: VecDeque<String>,
     turns: u64,
-    /// Where Codex keeps its own records, which tell what a turn has used before it is over.
+    /// Folder of Codex's records, which state the usage of an unfinished turn.
     home: Option<PathBuf>,
 }
 
-/// Of a thread, from its beginning.
+/// Tokens of a thread since its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Tokens {
-    /// Those of the cache included.
+    /// Input tokens, including cached ones.
     input: u64,
     cached: u64,
     written: u64,
@@ -62,7 +63,7 @@ impl Tokens {
         }
     }
 
-    /// What came since; a thread that was cut short may have less than before.
+    /// Returns the usage since `before`; a truncated thread may have less than before.
     const fn since(self, before: Self) -> ModelUsage {
         let input = self.input.saturating_sub(before.input);
         let cached = self.cached.saturating_sub(before.cached);
@@ -83,18 +84,18 @@ impl Listen for Codex {
             return Vec::new();
         }
         let Some(fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         let messages = self.object(fields);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -102,14 +103,14 @@ impl Listen for Codex {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
-        told.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
+        let reported = self.output.result.as_ref().map(|result| result.usage.clone());
+        reported.filter(|usage| !usage.per_model.is_empty()).or_else(|| self.recorded())
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {
-        let outcome = self.heard.outcome(status, ", and no turn was completed");
+        let outcome = self.output.outcome(status, ", and no turn was completed");
         let usage = self.usage();
-        // Its words tell only the minute.
+        // The message states only the minute.
         let record = self.home.as_deref().zip(self.session_id.as_deref());
         let resets_at = record.and_then(|(home, thread)| rollout::resets_at(home, thread));
         Finish { outcome, usage, session_id: self.session_id, resets_at }
@@ -129,7 +130,7 @@ impl Codex {
             "turn.failed" => vec![self.failed(fields)],
             "error" => {
                 let message = text(&fields, "message").unwrap_or_default().to_owned();
-                // It goes on after these, so they are no errors of the job.
+                // Codex continues after these, so they are not errors of the job.
                 if message.starts_with("Reconnecting") {
                     take_text(&mut fields, "message");
                     return vec![said_by_codex("api_retry", Some(message), fields)];
@@ -154,7 +155,7 @@ impl Codex {
         }
     }
 
-    /// By Codex itself, of a turn that is not over or did not come to its end.
+    /// Returns the recorded usage of a turn that is not finished.
     fn recorded(&self) -> Option<JobUsage> {
         let used = rollout::used(self.home.as_deref()?, self.session_id.as_deref()?).since(self.before);
         (!used.is_unused()).then(|| self.usage_of(used))
@@ -174,7 +175,7 @@ impl Codex {
             num_turns: Some(self.turns),
             ..JobUsage::default()
         };
-        self.heard.result = Some(ResultLine::of(None, usage));
+        self.output.result = Some(ResultLine::of(None, usage));
         said_by_codex("result", None, fields)
     }
 
@@ -183,7 +184,7 @@ impl Codex {
         let message = error.and_then(|error| take_text(error, "message"));
         let message = message.unwrap_or_else(|| "the turn failed, and Codex gave no reason".to_owned());
         let status = status_in(&message);
-        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
         let code = Some(status.map_or_else(|| "turn_failed".to_owned(), |status| status.to_string()));
         fields.shift_remove("type");
         fields.retain(|_, value| value.as_object().is_none_or(|object| !object.is_empty()));
@@ -196,7 +197,7 @@ fn said_by_codex(subtype: &str, content: Option<String>, line: Fields) -> Output
     OutputMessage::System { subtype, content, timestamp: None, extra: under_line(Value::Object(line)) }
 }
 
-/// The HTTP status that a message names: `unexpected status 401 Unauthorized`, or the server's own JSON.
+/// Returns the HTTP status that a message names: `unexpected status 401 Unauthorized`, or the server's JSON.
 fn status_in(message: &str) -> Option<u64> {
     let number = |after: &str| {
         let start = message.find(after)? + after.len();

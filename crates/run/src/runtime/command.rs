@@ -1,4 +1,4 @@
-//! Any command: its lines are text, or messages in our own JSON.
+//! Any command: its lines are text, or messages in cowhand's JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,24 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
+use super::description::{Capabilities, CommandLine, Description, LaunchRequest};
 use super::json::count;
-use super::plan::{Capabilities, Description, Order, Plan};
+use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, Reader, system};
 use crate::ending::ExitStatus;
 use crate::process::StopSignal;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Command {
-    heard: Heard,
-    /// What its messages say it has used.
+pub struct CommandReader {
+    #[serde(rename = "heard")]
+    output: OutputRecord,
+    /// Usage that its messages state.
     #[serde(default)]
     spent: BTreeMap<String, ModelUsage>,
 }
 
-/// The agent says what is started; the prompt comes on its stdin.
+/// The agent's config names the command; the prompt comes on its stdin.
 pub(super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
@@ -36,8 +37,8 @@ pub(super) const DESCRIPTION: Description = Description {
     provider: None,
 };
 
-fn plan(order: &Order<'_>) -> Plan {
-    Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
+    CommandLine {
         argv: order.agent.settings.command.clone().unwrap_or_default(),
         defaults: Vec::new(),
         environment: Vec::new(),
@@ -47,33 +48,33 @@ fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-impl Command {
-    /// Each line for itself: one that is a message of ours is that message, all others are kept as they are.
+impl CommandReader {
+    /// Reads a line: a message in cowhand's form, or text.
     fn message(&mut self, line: &str) -> OutputMessage {
         let json = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten();
         if let Some(result) = json.as_ref().and_then(result_line) {
-            self.heard.result(result);
+            self.output.result(result);
         }
         if let Some(json) = &json {
             self.count(json);
         }
         if let Some(message) = json.and_then(|json| OutputMessage::from_json(json).ok()) {
-            self.heard.message(&message);
+            self.output.message(&message);
             return message;
         }
-        self.heard.stdout(line);
+        self.output.stdout(line);
         system(None, line)
     }
 }
 
-impl Command {
-    /// `usage` of a message is what it has used since the one before; `model` says which, if there is more than one.
+impl CommandReader {
+    /// Adds the `usage` of a message, which counts since the previous one; `model` is needed if there is more than one.
     fn count(&mut self, message: &Value) {
         let Some(usage) = message.get("usage").filter(|usage| usage.is_object()) else { return };
         if !message.get("type").is_some_and(|kind| kind == "assistant" || kind == "system") {
             return;
         }
-        let known = |model: &&str| self.spent.len() < MOST_MODELS || self.spent.contains_key(*model);
+        let known = |model: &&str| self.spent.len() < MAX_MODELS || self.spent.contains_key(*model);
         let model = message.get("model").and_then(Value::as_str).filter(|model| model.len() <= 200);
         let model = model.filter(known).unwrap_or("default");
         let used = ModelUsage {
@@ -87,10 +88,10 @@ impl Command {
     }
 }
 
-/// This is remembered, so it must not be endless.
-const MOST_MODELS: usize = 64;
+/// Limit, since this is part of every checkpoint.
+const MAX_MODELS: usize = 64;
 
-impl Listen for Command {
+impl Listen for CommandReader {
     fn line_cap(&self) -> usize {
         1 << 20
     }
@@ -99,8 +100,8 @@ impl Listen for Command {
         vec![self.message(line)]
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -108,15 +109,15 @@ impl Listen for Command {
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let told = self.heard.result.as_ref().map(|result| result.usage.clone());
+        let reported = self.output.result.as_ref().map(|result| result.usage.clone());
         let says_nothing = |usage: &JobUsage| usage.per_model.is_empty() && usage.total_cost_usd.is_none();
-        if self.spent.is_empty() || told.as_ref().is_some_and(|usage| !says_nothing(usage)) {
-            return told;
+        if self.spent.is_empty() || reported.as_ref().is_some_and(|usage| !says_nothing(usage)) {
+            return reported;
         }
         let each: Option<Vec<f64>> = self.spent.values().map(|used| used.cost_usd).collect();
         Some(JobUsage {
             per_model: self.spent.clone(),
-            num_turns: told.and_then(|usage| usage.num_turns),
+            num_turns: reported.and_then(|usage| usage.num_turns),
             total_cost_usd: each.map(|each| each.iter().sum()),
             assumed_usd: None,
         })
@@ -124,17 +125,17 @@ impl Listen for Command {
 
     fn finish(self, status: &ExitStatus) -> Finish {
         let usage = self.usage();
-        let outcome = match (&self.heard.result, status) {
-            // Whoever takes the trouble to say that it failed has failed, whatever the exit code.
+        let outcome = match (&self.output.result, status) {
+            // A reported failure counts, whatever the exit code.
             (Some(result), _) if result.failed() => result.outcome(),
-            (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.heard.summary() },
-            _ => self.heard.failed_or_timed_out(status),
+            (_, ExitStatus::Code { code: 0 }) => Outcome::Completed { summary: self.output.summary() },
+            _ => self.output.failed_or_timed_out(status),
         };
         Finish { outcome, usage, session_id: None, resets_at: None }
     }
 }
 
-/// A line like Claude's last one. Tool results may say `is_error` too, which is no word about the job.
+/// Reads a result line in Claude's form. Tool results may also contain `is_error`, which says nothing about the job.
 fn result_line(json: &Value) -> Option<ResultLine> {
     let fields = json.as_object()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");

@@ -1,6 +1,6 @@
 //! The Gemini CLI: `gemini -o stream-json`.
 //!
-//! What it says comes in pieces and never as a whole, so the whole is put together here and follows its pieces.
+//! Its text arrives only in parts, so the whole text is assembled here and follows the parts.
 
 mod chat;
 mod launch;
@@ -13,28 +13,29 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_text, text, under_line};
+use super::output_record::OutputRecord;
 use super::pieces::{Pieces, Under};
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
 use crate::redact::Redactor;
-pub(super) use chat::Chat;
+pub(super) use chat::ChatRecord;
 pub(super) use launch::DESCRIPTION;
 
-/// What is being said goes into every checkpoint; a longer speech is told in parts.
-const SPEECH_CAP: usize = 32 << 10;
+/// Maximum size of assembled text, since it is part of every checkpoint; a longer text is split.
+const MAX_SPEECH_BYTES: usize = 32 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gemini {
-    heard: Heard,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
-    /// What it has said since it last did something else.
+    /// Text since the last other event.
     saying: String,
     pieces: Pieces,
-    chat: Chat,
+    chat: ChatRecord,
     #[serde(skip)]
     under: Under,
 }
@@ -45,7 +46,7 @@ impl Listen for Gemini {
             return Vec::new();
         }
         let Some(mut fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         let timestamp = text(&fields, "timestamp").and_then(|time| time.parse().ok());
@@ -62,17 +63,17 @@ impl Listen for Gemini {
             self.chat.look(self.session_id.as_deref());
         }
         messages.push(self.object(&kind, fields, timestamp));
-        if self.saying.len() > SPEECH_CAP {
-            messages.extend(self.told(timestamp));
+        if self.saying.len() > MAX_SPEECH_BYTES {
+            messages.extend(self.assembled(timestamp));
         }
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -84,26 +85,26 @@ impl Listen for Gemini {
     }
 
     fn rest(&mut self) -> Vec<OutputMessage> {
-        // Its last words, if it was ended while it spoke.
+        // The last text, if the agent was ended while it wrote.
         let messages = self.whole(None);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
     fn usage(&self) -> Option<JobUsage> {
-        let told = self.heard.result.as_ref().map(|result| &result.usage);
-        told.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
+        let reported = self.output.result.as_ref().map(|result| &result.usage);
+        reported.filter(|usage| !usage.per_model.is_empty()).cloned().or_else(|| self.chat.usage())
     }
 
     fn finish(mut self, status: &ExitStatus) -> Finish {
         self.chat.look(self.session_id.as_deref());
         self.rest();
-        if let (Some(result), ExitStatus::Code { code }) = (&mut self.heard.result, status) {
+        if let (Some(result), ExitStatus::Code { code }) = (&mut self.output.result, status) {
             result.learn_status(status_of_exit(*code));
         }
-        let outcome = self.heard.outcome(status, ", and no result line came");
+        let outcome = self.output.outcome(status, ", and no result line came");
         let usage = self.usage();
         Finish { outcome, usage, session_id: self.session_id, resets_at: None }
     }
@@ -111,18 +112,18 @@ impl Listen for Gemini {
 
 impl Gemini {
     fn recorded_from_now_on(environment: &HashMap<String, String>) -> Self {
-        Self { chat: Chat::from_now_on(environment), ..Self::default() }
+        Self { chat: ChatRecord::from_now_on(environment), ..Self::default() }
     }
 
-    /// What was held back of the pieces; and all that was said since the last time, as one message.
+    /// Returns the text that was held back, and all text since the last time as one message.
     fn whole(&mut self, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
         let rest = self.pieces.rest(&self.under);
         self.saying += &rest;
-        said(rest, Some(true), timestamp).into_iter().chain(self.told(timestamp)).collect()
+        said(rest, Some(true), timestamp).into_iter().chain(self.assembled(timestamp)).collect()
     }
 
-    /// What is held back may go on.
-    fn told(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
+    /// Returns the assembled text without the part that is held back.
+    fn assembled(&mut self, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
         said(std::mem::take(&mut self.saying), None, timestamp)
     }
 
@@ -190,7 +191,7 @@ impl Gemini {
         let error = fields.get("error").and_then(Value::as_object);
         let failed = error.is_some() || text(&fields, "status").is_some_and(|status| status != "success");
         if !failed {
-            self.heard.result = Some(ResultLine::of(None, usage));
+            self.output.result = Some(ResultLine::of(None, usage));
             return about("result", None, fields, timestamp);
         }
         let message = error.and_then(|error| text(error, "message")).map(plain);
@@ -198,7 +199,7 @@ impl Gemini {
         let status = error.and_then(|error| text(error, "message")).and_then(status_in);
         let kind = error.and_then(|error| text(error, "type")).filter(|kind| *kind != "unknown");
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
-        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), usage));
+        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), usage));
         OutputMessage::Error {
             message,
             code,
@@ -209,7 +210,7 @@ impl Gemini {
     }
 }
 
-/// None if it is nothing.
+/// Returns a message, or none for empty text.
 fn said(text: String, partial: Option<bool>, timestamp: Option<Timestamp>) -> Option<OutputMessage> {
     let content = (!text.is_empty()).then_some(text)?;
     let (content, usage, extra) = (Some(content), None, Fields::new());
@@ -239,7 +240,7 @@ fn about(
 fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
     let used = models.take(100).map(|(model, counts)| {
-        // What was thought is in the total only, and paid as output.
+        // Thinking is only in the total, and is paid as output.
         let answered = count(counts, "total_tokens").saturating_sub(count(counts, "input_tokens"));
         let used = ModelUsage {
             input_tokens: count(counts, "input"),
@@ -250,11 +251,12 @@ fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
         };
         (model.clone(), used)
     });
-    // It lists models that it asked in vain.
+    // Models whose requests failed are also listed.
     used.filter(|(_, used)| !used.is_unused()).collect()
 }
 
-/// Gemini exits with the status of a failed request, of which one byte is left. Its own codes are below 60.
+/// Returns the HTTP status of an exit code: Gemini exits with the status of a failed request, of which one byte is
+/// left. Its own codes are below 60.
 const fn status_of_exit(code: i32) -> Option<u64> {
     match code {
         173 => Some(429),
@@ -265,7 +267,7 @@ const fn status_of_exit(code: i32) -> Option<u64> {
     }
 }
 
-/// The server's own answer, out of the wrapping of an error.
+/// Returns the server's answer inside an error.
 fn answer_in(message: &str) -> Option<Value> {
     let inner = message.trim().strip_prefix("[API Error:")?.trim().trim_end_matches(']');
     serde_json::from_str(inner).ok()
@@ -275,7 +277,7 @@ fn status_in(message: &str) -> Option<u64> {
     answer_in(message)?.get("error")?.get("code")?.as_u64()
 }
 
-/// What a person wants to read of an error.
+/// Returns the readable part of an error.
 fn plain(message: &str) -> String {
     let inner = answer_in(message).unwrap_or_else(|| json!({}));
     let said = inner.get("error").and_then(|error| error.get("message")).and_then(Value::as_str);
@@ -333,7 +335,7 @@ mod tests {
                 .iter()
                 .filter(|message| matches!(message, OutputMessage::Assistant { partial: None, .. }))
                 .count();
-            assert!(gemini.saying.len() <= SPEECH_CAP);
+            assert!(gemini.saying.len() <= MAX_SPEECH_BYTES);
         }
         assert_eq!(whole, 3);
     }

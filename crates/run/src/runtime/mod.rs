@@ -1,15 +1,15 @@
-//! Runtimes: how an agent is started and how its output is read. One file for each, and a line in [`Reader`].
+//! Runtimes: how an agent is started and how its output is read. There is one file for each, and a line in [`Reader`].
 
 mod acp;
 pub mod claude;
 mod codex;
 mod command;
+pub mod description;
 mod gemini;
-mod heard;
 mod json;
 mod opencode;
+mod output_record;
 mod pieces;
-pub mod plan;
 mod record;
 mod result_line;
 mod session;
@@ -24,49 +24,49 @@ use serde_json::Map;
 
 use super::ending::{Ending, ExitStatus};
 use crate::redact::Redactor;
-use heard::Heard;
-pub use session::Session;
+use output_record::OutputRecord;
+pub use session::SessionChoice;
 
-/// What an attempt came to.
+/// Result of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finish {
     pub outcome: Outcome,
     pub usage: Option<JobUsage>,
     pub session_id: Option<String>,
-    /// When the limit ends that it met, if it met one and somebody told.
+    /// End of the usage limit that was reached, if known.
     pub resets_at: Option<Timestamp>,
 }
 
-/// What each runtime's reader does.
+/// Reader of a runtime.
 trait Listen {
-    /// One line of stdout.
+    /// Reads one line of stdout.
     fn read(&mut self, line: &str) -> Vec<OutputMessage>;
 
-    fn heard(&mut self) -> &mut Heard;
+    fn output(&mut self) -> &mut OutputRecord;
 
-    /// Known as soon as the agent has told it.
+    /// Returns the session id as soon as the agent has stated it.
     fn session_id(&self) -> Option<&str>;
 
-    /// Nothing more will come: what it has not told yet, because it was not whole.
+    /// Returns incomplete messages after the last line.
     fn rest(&mut self) -> Vec<OutputMessage> {
         Vec::new()
     }
 
-    /// For a reader that joins what came in several lines: no line by itself held a secret that was cut in two.
+    /// Sets the redactor for readers that join several lines: a secret that is split over lines is in none of them.
     fn under(&mut self, _redactor: &Redactor) {}
 
-    /// What it has used until now; none if this runtime tells that only when it ends, or has told nothing yet.
+    /// Returns the usage so far; none if this runtime states it only at the end, or has not yet.
     fn usage(&self) -> Option<JobUsage> {
         None
     }
 
-    /// The process is gone and all of its lines were read.
+    /// Returns the result after the process has ended and all lines are read.
     fn finish(self, status: &ExitStatus) -> Finish
     where
         Self: Sized;
 
-    /// The longest line of stdout that is read whole. A cut line is no JSON any more, so where a line is all we
-    /// hear of a tool or of the outcome it may be longer than what is kept of it.
+    /// Returns the maximum length of a line that is read whole. A cut line is not JSON, so where a line is the only
+    /// source about a tool or the outcome, the limit is larger than what is kept.
     fn line_cap(&self) -> usize {
         4 << 20
     }
@@ -76,7 +76,7 @@ macro_rules! readers {
     ($($runtime:ident => $reader:ty,)+) => {
         /// Turns an agent's lines into messages and remembers what its outcome depends on.
         ///
-        /// It can be written down at any time and goes on from there, so everything it remembers is small.
+        /// It can be serialised at any time and resumed, so everything it remembers is small.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "runtime", rename_all = "snake_case")]
         pub enum Reader {
@@ -100,7 +100,7 @@ macro_rules! readers {
 }
 
 readers! {
-    Command => command::Command,
+    Command => command::CommandReader,
     Claude => claude::Claude,
     Codex => codex::Codex,
     Gemini => gemini::Gemini,
@@ -110,7 +110,7 @@ readers! {
 
 impl Reader {
     pub fn command() -> Self {
-        Self::Command(command::Command::default())
+        Self::Command(command::CommandReader::default())
     }
 
     pub fn claude() -> Self {
@@ -137,59 +137,59 @@ impl Reader {
         self.listener().line_cap()
     }
 
-    /// One line of stdout.
+    /// Reads one line of stdout.
     pub fn read(&mut self, line: &str) -> Vec<OutputMessage> {
         self.listener_mut().read(line)
     }
 
-    /// One line of stderr, which no runtime gives a shape.
+    /// Reads one line of stderr, which has no format in any runtime.
     pub fn read_stderr(&mut self, line: &str) -> OutputMessage {
-        self.listener_mut().heard().stderr(line);
+        self.listener_mut().output().stderr(line);
         system(Some("stderr"), line)
     }
 
-    /// Known as soon as the agent has told it.
+    /// Returns the session id as soon as the agent has stated it.
     pub fn session_id(&self) -> Option<&str> {
         self.listener().session_id()
     }
 
-    /// What it joins is hidden as the lines were.
+    /// Sets the redactor for joined text.
     pub fn under(&mut self, redactor: &Redactor) {
         self.listener_mut().under(redactor);
     }
 
-    /// Nothing more will come: what it has not told yet, because it was not whole.
+    /// Returns incomplete messages after the last line.
     pub fn rest(&mut self) -> Vec<OutputMessage> {
         self.listener_mut().rest()
     }
 
-    /// What the agent has spent until now, as far as it tells.
+    /// Returns the usage so far, if the agent states it.
     pub fn usage(&self) -> Option<JobUsage> {
         self.listener().usage().map(JobUsage::bounded)
     }
 
-    /// Whether the agent has said how its work ended.
+    /// Returns true if the agent has stated the result of its work.
     pub fn has_result(&mut self) -> bool {
-        self.listener_mut().heard().result.is_some()
+        self.listener_mut().output().result.is_some()
     }
 
-    /// As far as the agent itself called them, and not a subagent.
+    /// Returns the number of tool calls of the agent itself, without subagents.
     pub fn tool_calls(&mut self) -> u64 {
-        self.listener_mut().heard().tools
+        self.listener_mut().output().tools
     }
 
-    /// The process is gone and all of its lines were read.
+    /// Returns the result after the process has ended and all lines are read.
     pub fn finish(self, ending: &Ending) -> Finish {
         let mut finish = self.finished(&ending.status);
         finish.usage = finish.usage.map(JobUsage::bounded);
-        // An agent that is interrupted may well report success, and exit with 0.
+        // An interrupted agent may report success and exit with 0.
         if let Some(how) = ending.stopped {
             finish.outcome = Outcome::Cancelled { how };
         }
         match &finish.outcome {
             Outcome::Failed { error, .. } if error.kind == ErrorKind::RateLimited => {
-                let told = || reset(&error.message, ending.at, &TimeZone::system());
-                finish.resets_at = finish.resets_at.or_else(told);
+                let from_message = || reset(&error.message, ending.at, &TimeZone::system());
+                finish.resets_at = finish.resets_at.or_else(from_message);
             }
             _ => finish.resets_at = None,
         }
@@ -197,12 +197,34 @@ impl Reader {
     }
 }
 
-/// Output that has no better type.
+/// Returns a message for output without a better type.
 pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
     OutputMessage::System {
         subtype: subtype.map(str::to_owned),
         content: Some(content.to_owned()),
         timestamp: None,
         extra: Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_keep_the_names_of_their_fields() {
+        let readers = [
+            Reader::command(),
+            Reader::claude(),
+            Reader::codex(),
+            Reader::gemini(),
+            Reader::opencode(),
+            Reader::acp(),
+        ];
+        for reader in readers {
+            let written = serde_json::to_string(&reader).unwrap();
+            assert!(written.contains(r#""heard":{"#), "{written}");
+            assert_eq!(serde_json::from_str::<Reader>(&written).unwrap(), reader);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! OpenCode: `opencode run --format json`.
 //!
-//! It has neither a first nor a last line: the session's name is on every one, the tokens and dollars of a step at its
-//! end, and whether all went well only its exit and a line of type `error` tell.
+//! It has neither a first nor a last line: the session id is on every line, and the tokens and cost of a step are at
+//! its end. Only the exit status and lines of type `error` tell whether it succeeded.
 
 mod launch;
 
@@ -13,8 +13,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::heard::Heard;
 use super::json::{Fields, count, name, object, rest, take_object, take_text, text, under_line};
+use super::output_record::OutputRecord;
 use super::result_line::ResultLine;
 use super::{Finish, Listen, system};
 use crate::ending::ExitStatus;
@@ -23,9 +23,10 @@ pub(super) use launch::DESCRIPTION;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Opencode {
-    heard: Heard,
+    #[serde(rename = "heard")]
+    output: OutputRecord,
     session_id: Option<String>,
-    /// OpenCode does not say which model answers.
+    /// Configured model; OpenCode does not state which model answers.
     model: Option<String>,
     spent: ModelUsage,
     cost: f64,
@@ -38,7 +39,7 @@ impl Listen for Opencode {
             return Vec::new();
         }
         let Some(mut fields) = object(line) else {
-            self.heard.stdout(line);
+            self.output.stdout(line);
             return vec![system(None, line)];
         };
         self.session_id = name(&fields, "sessionID").map(str::to_owned).or(self.session_id.take());
@@ -49,13 +50,13 @@ impl Listen for Opencode {
         }
         let messages = self.object(fields, timestamp);
         for message in &messages {
-            self.heard.message(message);
+            self.output.message(message);
         }
         messages
     }
 
-    fn heard(&mut self) -> &mut Heard {
-        &mut self.heard
+    fn output(&mut self) -> &mut OutputRecord {
+        &mut self.output
     }
 
     fn session_id(&self) -> Option<&str> {
@@ -67,13 +68,13 @@ impl Listen for Opencode {
     }
 
     fn finish(self, status: &ExitStatus) -> Finish {
-        let outcome = match (&self.heard.result, status) {
-            (Some(_), _) => self.heard.outcome(status, ""),
-            // A run of no step at all has done nothing, whatever its exit code.
+        let outcome = match (&self.output.result, status) {
+            (Some(_), _) => self.output.outcome(status, ""),
+            // A run without a step has done nothing, whatever its exit code.
             (None, ExitStatus::Code { code: 0 }) if self.steps > 0 => {
-                Outcome::Completed { summary: self.heard.summary() }
+                Outcome::Completed { summary: self.output.summary() }
             }
-            _ => self.heard.failed(status, if self.steps > 0 { "" } else { ", and no step was finished" }),
+            _ => self.output.failed(status, if self.steps > 0 { "" } else { ", and no step was finished" }),
         };
         let usage = self.usage();
         Finish { outcome, usage, session_id: self.session_id, resets_at: None }
@@ -83,7 +84,7 @@ impl Listen for Opencode {
 impl Opencode {
     fn spent(&self) -> JobUsage {
         let model = self.model.clone().unwrap_or_else(|| "default".to_owned());
-        // It says 0 for a model whose price it does not know.
+        // OpenCode reports 0 for a model whose price it does not know.
         let cost_usd = Some(self.cost).filter(|cost| *cost > 0.0);
         JobUsage {
             per_model: BTreeMap::from([(model, ModelUsage { cost_usd, ..self.spent })]),
@@ -125,8 +126,8 @@ impl Opencode {
         let cost = part.and_then(|part| part.get("cost")).and_then(Value::as_f64).unwrap_or_default();
         self.cost = (self.cost + cost).clamp(0.0, MOST_USD);
         self.steps += 1;
-        // It went on after what had gone wrong.
-        self.heard.result = None;
+        // OpenCode continued after the error.
+        self.output.result = None;
         about("step_finish", line, timestamp)
     }
 
@@ -139,7 +140,7 @@ impl Opencode {
         let message = said.or(kind).unwrap_or("it failed, and OpenCode gave no reason").to_owned();
         let status = data.and_then(|data| data.get("statusCode")).and_then(Value::as_u64);
         let code = status.map(|status| status.to_string()).or_else(|| kind.map(str::to_owned));
-        self.heard.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
+        self.output.result = Some(ResultLine::of(Some((message.clone(), status)), JobUsage::default()));
         OutputMessage::Error { message, code, stack: None, timestamp, extra: rest(line) }
     }
 }
@@ -157,7 +158,7 @@ fn said(kind: &str, mut line: Fields, timestamp: Option<Timestamp>) -> OutputMes
     OutputMessage::Assistant { content, partial: None, usage, timestamp, extra }
 }
 
-/// A tool is told when it has answered, so one line is both the call and the answer.
+/// Reads a tool line, which contains the call and the result.
 fn tool(mut line: Fields, timestamp: Option<Timestamp>) -> Vec<OutputMessage> {
     line.shift_remove("type");
     let Some(mut part) = take_object(&mut line, "part") else {

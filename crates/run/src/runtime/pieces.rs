@@ -1,5 +1,5 @@
-//! Text that comes in pieces. A secret that was cut in two is in none of them, so the end of what has come is held back
-//! as long as it may be the beginning of one.
+//! Text that arrives in pieces. A secret that is split is in none of them, so the end of the text is held back as long
+//! as it may be the beginning of a secret.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,21 +12,21 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// What can be told now.
+    /// Adds a piece and returns the text that can be written now.
     pub(super) fn add(&mut self, piece: &str, under: &Under) -> String {
         self.held += piece;
         let rest = self.held.split_off(under.0.settled(&self.held));
         let told = std::mem::replace(&mut self.held, rest);
-        under.0.hide(&told).into_owned()
+        under.0.redact(&told).into_owned()
     }
 
-    /// Nothing more will come.
+    /// Returns the rest after the last piece.
     pub(super) fn rest(&mut self, under: &Under) -> String {
-        under.0.hide(&std::mem::take(&mut self.held)).into_owned()
+        under.0.redact(&std::mem::take(&mut self.held)).into_owned()
     }
 }
 
-/// What hides it. It is no part of what a reader remembers.
+/// Redactor of joined text. It is not part of a checkpoint.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Under(pub(super) Redactor);
 
@@ -73,7 +73,7 @@ mod tests {
     fn at_every_place() {
         let text = "x=sk-aa-aab-sk-aa-aac; sk-aa";
         let secrets = ["sk-aa-aab", "sk-aa-aac", "aab-sk"];
-        let whole = Redactor::of(secrets.map(str::to_owned).into()).hide(text).into_owned();
+        let whole = Redactor::of(secrets.map(str::to_owned).into()).redact(text).into_owned();
         for first in 0..text.len() {
             for second in first..text.len() {
                 let pieces = [&text[..first], &text[first..second], &text[second..]];

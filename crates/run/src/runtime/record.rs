@@ -1,6 +1,6 @@
-//! A CLI's own record of a session, which says what it has used so far.
+//! The session record of a CLI, which states its usage so far.
 //!
-//! The agent may write there, so no link is followed, only regular files are read, and no more than a part of a large one.
+//! The agent may write there, so no link is followed, only regular files are read, and only a part of a large one.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use cowhand_system::beneath::Root;
 
-/// What is read of a record at once, from its end.
-pub(super) const MOST: u64 = 64 << 20;
-/// The longest line that is looked at.
-pub(super) const LONGEST_LINE: u64 = 8 << 20;
+/// Maximum size that is read at once, from the end of a record.
+pub(super) const MAX_RECORD_BYTES: u64 = 64 << 20;
+/// Maximum length of a line.
+pub(super) const MAX_RECORD_LINE_BYTES: u64 = 8 << 20;
 
-/// The file whose name ends like this, in the folder or as many folders below it. In what is named after dates the
-/// newest comes first.
+/// Finds the file with this ending in the folder, or in the given number of levels below it. Names that are dates are
+/// searched from the newest.
 pub(super) fn find(folder: &Path, ending: &str, below: usize) -> Option<File> {
     first(&Root::open(folder).ok()?, ending, below)
 }
@@ -35,7 +35,7 @@ fn first(folder: &Root, ending: &str, below: usize) -> Option<File> {
     })
 }
 
-/// All files of that kind, each with its path.
+/// Returns all files with this ending and their paths.
 pub(super) fn all(folder: &Path, ending: &str, below: usize) -> Vec<(PathBuf, File)> {
     let mut found = Vec::new();
     if let Ok(root) = Root::open(folder) {
@@ -65,13 +65,13 @@ fn is_named(name: &OsStr, ending: &str) -> bool {
     name.to_str().is_some_and(|name| name.ends_with(ending))
 }
 
-/// What the last of its lines says that holds `words` and can be read.
+/// Returns the value of the last readable line that contains `words`.
 pub(super) fn last<T>(mut record: File, words: &str, read: impl Fn(&Value) -> Option<T>) -> Option<T> {
     let length = record.metadata().ok()?.len();
-    record.seek(SeekFrom::Start(length.saturating_sub(MOST))).ok()?;
-    let mut lines = BufReader::new(record).take(MOST);
+    record.seek(SeekFrom::Start(length.saturating_sub(MAX_RECORD_BYTES))).ok()?;
+    let mut lines = BufReader::new(record).take(MAX_RECORD_BYTES);
     let (mut line, mut found) = (Vec::new(), None);
-    while (&mut lines).take(LONGEST_LINE).read_until(b'\n', &mut line).ok()? > 0 {
+    while (&mut lines).take(MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line).ok()? > 0 {
         if memchr::memmem::find(&line, words.as_bytes()).is_some()
             && let Ok(value) = serde_json::from_slice(&line)
         {

@@ -1,4 +1,4 @@
-//! The line in which an agent says how its work ended. Most write one; a command may.
+//! The line in which an agent states the result of its work. Most runtimes write one; a command may.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, O
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::heard::{SUMMARY_CAP, one_line, tells_of_a_timeout};
+use super::output_record::{MAX_SUMMARY_BYTES, one_line, tells_of_a_timeout};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ResultLine {
     subtype: Option<String>,
     is_error: bool,
-    /// The HTTP status of the model's server, if that was the trouble.
+    /// HTTP status of the model's server, if its request failed.
     api_error_status: Option<u64>,
     text: Option<String>,
     pub(super) usage: JobUsage,
@@ -31,7 +31,7 @@ impl ResultLine {
             subtype: text("subtype").map(|word| one_line(&word)),
             is_error: fields.get("is_error").and_then(Value::as_bool).unwrap_or(false),
             api_error_status: fields.get("api_error_status").and_then(Value::as_u64),
-            text: text("result").or(errors).map(|text| cut(&text, 0, SUMMARY_CAP)),
+            text: text("result").or(errors).map(|text| cut(&text, 0, MAX_SUMMARY_BYTES)),
             usage: JobUsage {
                 per_model: fields.get("modelUsage").map(per_model).unwrap_or_default(),
                 num_turns: fields.get("num_turns").and_then(Value::as_u64),
@@ -41,16 +41,16 @@ impl ResultLine {
         }
     }
 
-    /// For a runtime whose last word has another form. `trouble` is what went wrong, and the status of the model's
-    /// server if that was it.
+    /// Creates a result for a runtime with another format. `trouble` is the error, with the status of the model's
+    /// server if that failed.
     pub(super) fn of(trouble: Option<(String, Option<u64>)>, usage: JobUsage) -> Self {
         let is_error = trouble.is_some();
         let (text, api_error_status) = trouble.map_or((None, None), |(text, status)| (Some(text), status));
-        let text = text.map(|text| cut(&text, 0, SUMMARY_CAP));
+        let text = text.map(|text| cut(&text, 0, MAX_SUMMARY_BYTES));
         Self { subtype: None, is_error, api_error_status, text, usage }
     }
 
-    /// For a runtime that tells the status of the model's server elsewhere.
+    /// Sets the status of the model's server, for a runtime that states it elsewhere.
     pub(super) fn learn_status(&mut self, status: Option<u64>) {
         self.api_error_status = self.api_error_status.or(status);
     }
@@ -63,7 +63,7 @@ impl ResultLine {
         self.text.clone().filter(|text| !self.failed() && !text.trim().is_empty())
     }
 
-    /// What to tell a person about a failure.
+    /// Returns the message of a failure for people.
     pub(super) fn message(&self) -> String {
         match (&self.text, self.api_error_status) {
             (Some(text), _) if !text.trim().is_empty() => one_line(text),
@@ -103,9 +103,9 @@ impl ResultLine {
             || self.text.as_deref().is_some_and(tells_of_a_timeout)
     }
 
-    /// A subscription's limit comes as words only, with no status.
+    /// Returns true if the error is a rate limit. The limit of a subscription has no status, only a text.
     fn rate_limited(&self) -> bool {
-        const WORDS: [&str; 9] = [
+        const RATE_LIMIT_WORDS: [&str; 9] = [
             "overloaded",
             "too many requests",
             "resource_exhausted",
@@ -117,13 +117,14 @@ impl ResultLine {
             "hit your limit",
         ];
         let text = self.text.as_deref().unwrap_or_default().to_lowercase();
-        matches!(self.api_error_status, Some(429 | 529)) || WORDS.iter().any(|words| text.contains(words))
+        matches!(self.api_error_status, Some(429 | 529))
+            || RATE_LIMIT_WORDS.iter().any(|words| text.contains(words))
     }
 }
 
 pub(super) fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     let models = models.as_object().into_iter().flatten().filter(|(model, _)| model.len() <= 200);
-    // This is remembered, so it must not be endless.
+    // Limit, since this is part of every checkpoint.
     models
         .take(100)
         .map(|(model, counts)| {

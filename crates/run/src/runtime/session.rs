@@ -1,14 +1,14 @@
-//! The conversation that an attempt has with its model.
+//! The session of an attempt.
 
-/// Which one. A runtime that cannot do it says so before anything is started.
+/// Which session an attempt uses. A runtime that does not support it refuses before anything is started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Session {
+pub enum SessionChoice {
     #[default]
     Fresh,
-    /// With an id of our choice, where the runtime lets us choose.
+    /// With a chosen id, where the runtime supports it.
     FreshAs(String),
     Resume(String),
-    /// A new session that begins with all of another.
+    /// A new session that begins with a copy of another.
     Fork {
         of: String,
         as_id: Option<String>,

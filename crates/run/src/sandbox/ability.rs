@@ -1,4 +1,4 @@
-//! What this machine can enforce.
+//! Sandboxes that this machine supports.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -7,30 +7,30 @@ use cowhand_core::sandbox::SandboxKind;
 
 use super::landlock;
 
-/// Why this kind cannot be had here, if it cannot.
+/// Returns why this kind is not available here, if so.
 pub fn refusal(kind: SandboxKind) -> Option<String> {
     match kind {
-        // Whether there is an engine with the image changes from job to job, so it is asked before each.
+        // The engine and its image can change at any time, so they are checked before each job.
         SandboxKind::None | SandboxKind::Docker => None,
         SandboxKind::Landlock => landlock::refusal(),
         SandboxKind::Bubblewrap => bubblewrap().err(),
     }
 }
 
-/// In a few words, for people.
+/// Describes the support of Landlock.
 pub fn landlock() -> Result<String, String> {
-    let told = landlock::version();
+    let version = landlock::version();
     match landlock::refusal() {
-        None => Ok(told.unwrap_or_else(|| "it works".to_owned())),
+        None => Ok(version.unwrap_or_else(|| "it works".to_owned())),
         Some(refusal) => Err(refusal),
     }
 }
 
-/// What the program says about itself, once it has made the namespaces that we ask it for.
+/// Returns the version of bubblewrap, after it has created the needed namespaces.
 pub fn bubblewrap() -> Result<String, String> {
-    // A machine does not lose this while it runs, and asking takes some milliseconds.
-    static WORKS: OnceLock<String> = OnceLock::new();
-    if let Some(said) = WORKS.get() {
+    // The support does not disappear while the machine runs, and the check takes some milliseconds.
+    static BWRAP_VERSION: OnceLock<String> = OnceLock::new();
+    if let Some(said) = BWRAP_VERSION.get() {
         return Ok(said.clone());
     }
     let run = |arguments: &[&str]| {
@@ -73,5 +73,5 @@ pub fn bubblewrap() -> Result<String, String> {
     }
     let said = run(&["--version"])?;
     let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();
-    Ok(WORKS.get_or_init(|| said).clone())
+    Ok(BWRAP_VERSION.get_or_init(|| said).clone())
 }

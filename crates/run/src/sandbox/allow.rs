@@ -1,4 +1,4 @@
-//! What an agent may reach, worked out from what the config asks for and from how things lie on this machine.
+//! What an agent may reach: resolved from the config and the files of this machine.
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
@@ -11,11 +11,11 @@ use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
 use super::docker;
 use super::git::Worktree;
 use super::{ability, kept};
-use crate::runtime::plan::Description;
+use crate::runtime::description::Description;
 use crate::start::{Bound, Contained, SandboxPlan};
 
-/// Where programs, libraries and the machine's settings are.
-const SYSTEM: [&str; 17] = [
+/// Programs, libraries and settings of the machine.
+const SYSTEM_PATHS: [&str; 17] = [
     "/usr",
     "/bin",
     "/sbin",
@@ -34,11 +34,11 @@ const SYSTEM: [&str; 17] = [
     "/sys/fs/cgroup",
     "/sys/kernel/mm/transparent_hugepage",
 ];
-/// Where names are looked up, if `/etc/resolv.conf` leads there.
-const RESOLVERS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
+/// Targets of `/etc/resolv.conf`, for name resolution.
+const RESOLVER_PATHS: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
 
-/// What only the system's own programs read.
-const SECRET: [&str; 8] = [
+/// Files that only programs of the system read.
+const SYSTEM_SECRETS: [&str; 8] = [
     "/etc/shadow",
     "/etc/shadow-",
     "/etc/gshadow",
@@ -48,8 +48,8 @@ const SECRET: [&str; 8] = [
     "/etc/sudoers",
     "/etc/sudoers.d",
 ];
-/// In a home: what opens other machines and accounts.
-const KEYS: [&str; 16] = [
+/// Credentials for other machines and accounts in a home.
+const HOME_SECRETS: [&str; 16] = [
     ".ssh",
     ".aws",
     ".azure",
@@ -68,34 +68,35 @@ const KEYS: [&str; 16] = [
     ".local/share/keyrings",
 ];
 
-/// What is to be enclosed.
+/// Input of a sandbox plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Setting<'a> {
+pub struct SandboxInput<'a> {
     pub asked: &'a Asked,
-    /// Where relative paths of the config begin.
+    /// Directory in which relative paths of the config begin.
     pub base: &'a Path,
-    /// Where it works.
+    /// Working directory.
     pub directory: &'a Path,
-    /// Whether that is a workspace of its own.
+    /// Set if that is a workspace of the job.
     pub isolated: bool,
     pub runtime: &'a Description,
     pub environment: &'a HashMap<String, String>,
     pub argv: &'a [String],
-    /// The agent, where that program is only a client of ours.
+    /// Program of the agent, if the started program is the ACP client.
     pub agent: Option<&'a str>,
-    /// Of the attempt: what its program reads and nobody else may.
+    /// Folder of files that only the agent's program may read.
     pub private: &'a Path,
     pub has_private: bool,
-    /// cowhand's own: its state, its config, its program.
+    /// State folder, config and program of cowhand.
     pub state: &'a Path,
     pub files: &'a [PathBuf],
     pub program: &'a Path,
-    /// Of a job of strangers: what its program has in place of its own home, which others use, too.
+    /// Folder that replaces the home of the program in a job with text of strangers, because other jobs share that
+    /// home.
     pub stead: Option<&'a Path>,
 }
 
-/// None if nothing is asked for. The error is a sentence: why it is not started.
-pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
+/// Returns the sandbox plan, or none without a sandbox. The error says why the agent is not started.
+pub fn resolve_plan(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String> {
     let asked = setting.asked;
     if asked.kind == SandboxKind::None && asked.caps.is_none() {
         return Ok(None);
@@ -104,7 +105,7 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
     if let Some(why) = ability::refusal(asked.kind) {
         return Err(refused(why));
     }
-    // A config is checked when it is read; a roster that a program made is not.
+    // A config is checked when it is read; a roster built by a program is not.
     if let Some(why) = asked.contradiction() {
         return Err(refused(why.to_owned()));
     }
@@ -129,7 +130,7 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
     if let Some(agent) = setting.agent {
         read.push(package(&found(setting, agent)?));
     }
-    let enclosure = SandboxPlan {
+    let sandbox = SandboxPlan {
         kind: asked.kind,
         program,
         home: home(setting),
@@ -145,13 +146,13 @@ pub fn enclose(setting: &Setting<'_>) -> Result<Option<SandboxPlan>, String> {
         talk: None,
     };
     if asked.kind == SandboxKind::Landlock {
-        all_or_nothing(&enclosure).map_err(refused)?;
+        all_or_nothing(&sandbox).map_err(refused)?;
     }
-    Ok(Some(enclosure))
+    Ok(Some(sandbox))
 }
 
-/// In a container the system is the image's, and so are all programs.
-fn contained(setting: &Setting<'_>) -> Result<SandboxPlan, String> {
+/// Returns the plan of a container: the system and all programs are those of the image.
+fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, String> {
     let asked = setting.asked;
     if setting.agent.is_some() {
         return Err(
@@ -205,9 +206,9 @@ fn contained(setting: &Setting<'_>) -> Result<SandboxPlan, String> {
     })
 }
 
-/// The files of the config, and the names of those that are not there but would be read. Landlock keeps no name, so it is
-/// not started where it would have to.
-fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+/// Returns the config files, and the names of missing files that would be read. Landlock cannot protect a name, so an
+/// agent is not started where that would be needed.
+fn frozen(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     no_links(setting, write)?;
     for file in setting.files {
         if setting.asked.kind != SandboxKind::Landlock {
@@ -215,14 +216,14 @@ fn frozen(setting: &Setting<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, Stri
         }
     }
     let worktree = setting.directory.canonicalize().ok().and_then(|directory| Worktree::of(&directory));
-    // Landlock cannot keep it; whether it was written is looked at after the attempt.
+    // Landlock cannot protect it; changes are detected after the attempt.
     let shared = worktree.filter(|_| setting.asked.kind != SandboxKind::Landlock);
     let shared = shared.and_then(|worktree| worktree.kept()).into_iter();
     Ok(each_once(setting.files.iter().filter_map(|file| kept::real(file)).chain(shared)))
 }
 
-/// What an agent leads elsewhere would be read by cowhand, or given to the next.
-fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
+/// Refuses links in writable folders: cowhand or the next agent would follow them.
+fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), String> {
     let Asked { write: own, read, container, .. } = setting.asked;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
@@ -232,10 +233,10 @@ fn no_links(setting: &Setting<'_>, write: &[PathBuf]) -> Result<(), String> {
     files.chain([setting.state, setting.directory]).try_for_each(|file| kept::no_link(file, write))
 }
 
-/// Landlock cannot take back a part of what it gives.
-fn all_or_nothing(enclosure: &SandboxPlan) -> Result<(), String> {
-    let kept = enclosure.hidden.iter().chain(&enclosure.frozen);
-    let held = kept.flat_map(|kept| enclosure.write.iter().map(move |write| (write, kept)));
+/// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.
+fn all_or_nothing(sandbox: &SandboxPlan) -> Result<(), String> {
+    let kept = sandbox.hidden.iter().chain(&sandbox.frozen);
+    let held = kept.flat_map(|kept| sandbox.write.iter().map(move |write| (write, kept)));
     match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
         None => Ok(()),
         Some((write, kept)) => Err(format!(
@@ -246,21 +247,21 @@ fn all_or_nothing(enclosure: &SandboxPlan) -> Result<(), String> {
     }
 }
 
-fn hidden(setting: &Setting<'_>) -> Vec<PathBuf> {
+fn hidden(setting: &SandboxInput<'_>) -> Vec<PathBuf> {
     let home = home(setting);
-    let keys = KEYS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
-    let secrets = SECRET.iter().map(PathBuf::from);
+    let keys = HOME_SECRETS.iter().filter_map(|key| Some(home.as_ref()?.join(key)));
+    let secrets = SYSTEM_SECRETS.iter().map(PathBuf::from);
     let dotenv = setting.files.iter().filter(|file| file.file_name().is_some_and(|name| name == ".env"));
     let sockets = docker::sockets(&setting.asked.container);
     present(keys.chain(secrets).chain(dotenv.cloned()).chain(sockets).chain([setting.state.to_owned()]))
 }
 
-fn home(setting: &Setting<'_>) -> Option<PathBuf> {
+fn home(setting: &SandboxInput<'_>) -> Option<PathBuf> {
     let home = Path::new(setting.environment.get("HOME")?);
     home.is_absolute().then(|| home.canonicalize().ok()).flatten()
 }
 
-/// Those that are there, by their real names.
+/// Returns the existing paths, resolved.
 fn present(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     each_once(paths.filter_map(|path| path.canonicalize().ok()))
 }
@@ -272,7 +273,7 @@ fn each_once(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn written(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let real = |path: &Path| {
         path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", path.display()))
     };
@@ -286,7 +287,7 @@ fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, St
     for asked in &setting.asked.write {
         write.push(declared(setting, asked, hidden)?);
     }
-    // A repository that lies where the agent writes anyway could be led elsewhere at any moment.
+    // A repository inside a writable folder could be redirected at any time.
     let apart = |worktree: &&Worktree| !write.iter().any(|write| worktree.common.starts_with(write));
     let parts: Vec<PathBuf> = worktree.iter().filter(apart).flat_map(Worktree::written).collect();
     write.extend(parts);
@@ -315,8 +316,8 @@ fn written(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, St
     Ok(present(write.into_iter()))
 }
 
-/// Of each folder that the program keeps its own things in, what is there instead.
-fn stead(setting: &Setting<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+/// Returns the replacement of each folder of the program.
+fn stead(setting: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
     let Some(stead) = setting.stead else { return Ok(Vec::new()) };
     if setting.asked.kind == SandboxKind::Landlock && !setting.runtime.homes.is_empty() {
         return Err("Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can".to_owned());
@@ -334,7 +335,7 @@ fn stead(setting: &Setting<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
     .collect()
 }
 
-/// What is there already stays, also a link that a stranger made and that leads nowhere yet.
+/// Writes a file unless it exists; a dangling link that a stranger made counts as existing.
 fn first(file: &Path, text: &str) -> Result<(), String> {
     match std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes())) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -344,7 +345,7 @@ fn first(file: &Path, text: &str) -> Result<(), String> {
     }
 }
 
-/// For the agent's temporary files, where it cannot have a `/tmp` of its own.
+/// Returns the folder of the agent's temporary files, where it cannot have its own `/tmp`.
 pub fn temporary(private: &Path) -> PathBuf {
     private.join("tmp")
 }
@@ -354,15 +355,15 @@ fn make(folder: &Path) -> Result<(), String> {
     made.map_err(|error| format!("{} cannot be made: {error}", folder.display()))
 }
 
-/// A path of the config.
-fn placed(setting: &Setting<'_>, path: &str) -> Result<PathBuf, String> {
+/// Resolves a path of the config.
+fn placed(setting: &SandboxInput<'_>, path: &str) -> Result<PathBuf, String> {
     match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
         Some(below) => Ok(home(setting).ok_or("HOME is not set")?.join(below)),
         None => Ok(setting.base.join(path)),
     }
 }
 
-fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
+fn declared(setting: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
     let placed = placed(setting, path)?;
     let real = placed.canonicalize().map_err(|error| format!("{path} cannot be used: {error}"))?;
     match hidden.iter().find(|hidden| real.starts_with(hidden)) {
@@ -371,13 +372,13 @@ fn declared(setting: &Setting<'_>, path: &str, hidden: &[PathBuf]) -> Result<Pat
     }
 }
 
-fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
-    let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVERS };
-    let mut read: Vec<PathBuf> = SYSTEM.iter().chain(resolvers).map(PathBuf::from).collect();
+fn readable(setting: &SandboxInput<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+    let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVER_PATHS };
+    let mut read: Vec<PathBuf> = SYSTEM_PATHS.iter().chain(resolvers).map(PathBuf::from).collect();
     let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let home = home(setting);
-    // One that holds the home, or a key, is no folder of programs.
+    // A folder that contains the home or a credential is not a folder of programs.
     let of_programs = |folder: &PathBuf| {
         let place = folder.canonicalize().unwrap_or_default();
         !home.as_ref().is_some_and(|home| home.starts_with(&place))
@@ -394,8 +395,8 @@ fn readable(setting: &Setting<'_>, program: &Path, hidden: &[PathBuf]) -> Result
     Ok(read)
 }
 
-/// What is the job's and not the system's.
-fn own_files(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+/// Returns the files of the job, as opposed to those of the system.
+fn own_files(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut read = Vec::new();
     if setting.has_private {
         make(setting.private)?;
@@ -409,15 +410,15 @@ fn own_files(setting: &Setting<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, 
     Ok(read)
 }
 
-/// A program of npm is one file of many.
+/// Returns the package of an npm program, which consists of many files.
 fn package(program: &Path) -> PathBuf {
     let real = program.canonicalize().unwrap_or_else(|_| program.to_owned());
     let above = real.ancestors().filter(|above| above.file_name().is_some_and(|name| name == "node_modules"));
     above.last().map_or_else(|| real.clone(), Path::to_owned)
 }
 
-/// A program, as a shell finds it.
-fn found(setting: &Setting<'_>, name: &str) -> Result<PathBuf, String> {
+/// Finds a program on PATH.
+fn found(setting: &SandboxInput<'_>, name: &str) -> Result<PathBuf, String> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };

@@ -1,6 +1,6 @@
-//! bubblewrap: namespaces of its own for files, processes, network, memory shared and names, made by the program `bwrap`.
+//! bubblewrap: separate namespaces for files, processes, network, IPC and host name, created by the program `bwrap`.
 //!
-//! What is not bound does not exist in there.
+//! Paths that are not bound do not exist inside.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use cowhand_core::sandbox::Reaches;
 use super::forward;
 use crate::start::SandboxPlan;
 
-/// `own` is our own program, `socket` the proxy's, if there is one.
+/// Builds the command line. `own` is cowhand's program, `socket` the proxy's socket, if there is one.
 pub(super) fn argv(
-    enclosure: &SandboxPlan,
+    sandbox: &SandboxPlan,
     directory: &Path,
     argv: &[String],
     own: &Path,
@@ -21,27 +21,28 @@ pub(super) fn argv(
     let mut words = Words::default();
     words.add(["bwrap", "--die-with-parent", "--unshare-user", "--unshare-pid", "--unshare-ipc"]);
     words.add(["--unshare-uts", "--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "cowhand"]);
-    let own_network = enclosure.network != Reaches::Everybody;
+    let own_network = sandbox.network != Reaches::Everybody;
     if own_network {
         words.add(["--unshare-net"]);
     }
-    // What is made anew lies over it.
-    if enclosure.read.iter().any(|path| path == Path::new(ROOT)) {
+    // Separate mounts are made over it.
+    if sandbox.read.iter().any(|path| path == Path::new(ROOT)) {
         words.pair("--ro-bind", Path::new(ROOT), Path::new(ROOT));
     }
-    // Root outside is root to the kernel's own settings, whatever it is in here: so nothing is written there.
+    // For the kernel's settings, root outside is also root inside, so `/proc` is read-only.
     words.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev", "--tmpfs", TEMPORARY]);
-    if let Some(home) = &enclosure.home {
+    if let Some(home) = &sandbox.home {
         words.0.extend(["--dir".into(), home.into()]);
     }
-    // What is given although it lies in something hidden is meant, and comes after all that is hidden.
-    words.files(enclosure, |path| !is_meant(enclosure, path));
-    words.files(enclosure, |path| is_meant(enclosure, path));
-    for (ours, theirs) in &enclosure.stead {
+    // A path that is granted although it lies in a hidden folder is bound after everything that is hidden.
+    words.files(sandbox, |path| !is_meant(sandbox, path));
+    words.files(sandbox, |path| is_meant(sandbox, path));
+    for (ours, theirs) in &sandbox.stead {
         words.pair("--bind", ours, theirs);
     }
-    // By the name that it has outside. Connecting is no writing; nothing else can be done there.
-    if let Some(talk) = &enclosure.talk {
+    // The socket has the same path as outside. Connecting needs no write permission, and nothing else is possible
+    // there.
+    if let Some(talk) = &sandbox.talk {
         words.pair("--ro-bind", talk, talk);
     }
     words.pair("--ro-bind", own, Path::new(forward::PROGRAM));
@@ -54,31 +55,31 @@ pub(super) fn argv(
     let how = if socket.is_some() { forward::PROXIED } else { forward::DIRECT };
     let network = if own_network { forward::OWN } else { forward::SHARED };
     words.add([forward::PROGRAM, forward::ENCLOSED, how, network]);
-    words.0.push(enclosure.program.clone().into());
+    words.0.push(sandbox.program.clone().into());
     words.0.extend(argv.iter().skip(1).map(Into::into));
     words.0
 }
 
 const ROOT: &str = "/";
-/// Fresh in every sandbox.
+/// A new one in every sandbox.
 const TEMPORARY: &str = "/tmp";
 
-fn is_meant(enclosure: &SandboxPlan, path: &Path) -> bool {
-    enclosure.hidden.iter().any(|hidden| path.starts_with(hidden))
+fn is_meant(sandbox: &SandboxPlan, path: &Path) -> bool {
+    sandbox.hidden.iter().any(|hidden| path.starts_with(hidden))
 }
 
-/// The kernel has its own; ours would be the outer one's.
-const MADE_ANEW: [&str; 3] = ["/proc", "/dev", "/sys"];
+/// Mounts that each sandbox has for itself.
+const OWN_MOUNTS: [&str; 3] = ["/proc", "/dev", "/sys"];
 
-/// What contains comes before what is contained.
+/// Sorts paths, parents before children.
 fn sorted<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<&'a PathBuf> {
     let mut paths: Vec<&PathBuf> = paths.into_iter().collect();
     paths.sort_by_key(|path| path.components().count());
-    paths.retain(|path| !MADE_ANEW.iter().any(|made| path.starts_with(made)));
+    paths.retain(|path| !OWN_MOUNTS.iter().any(|made| path.starts_with(made)));
     paths
 }
 
-/// Those that are not in another one already.
+/// Drops paths that lie in another one.
 fn apart<'a>(paths: &[&'a PathBuf]) -> Vec<&'a PathBuf> {
     let folders: Vec<_> = paths.iter().filter(|path| path.is_dir() && !path.is_symlink()).collect();
     let inside = |path: &PathBuf| folders.iter().any(|folder| path != **folder && path.starts_with(folder));
@@ -102,35 +103,35 @@ impl Words {
         self.0.extend([option.into(), from.into(), to.into()]);
     }
 
-    /// Those of them that are asked for: what is given, and over it what is kept from the agent.
-    fn files(&mut self, enclosure: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
-        let read: Vec<_> = enclosure.read.iter().filter(|path| wanted(path)).collect();
+    /// Binds the selected paths, and hides the hidden ones over them.
+    fn files(&mut self, sandbox: &SandboxPlan, wanted: impl Fn(&Path) -> bool) {
+        let read: Vec<_> = sandbox.read.iter().filter(|path| wanted(path)).collect();
         let root = read.iter().any(|path| path.as_path() == Path::new(ROOT));
-        // Of what is in the root, only what lies where something was made anew is not there already.
+        // If the root is bound, only paths below a separate mount are missing.
         let there = |path: &Path| root && !path.starts_with(TEMPORARY);
         let missing: Vec<_> = read.iter().copied().filter(|path| !there(path)).collect();
-        let write: Vec<_> = enclosure.write.iter().filter(|path| wanted(path)).collect();
+        let write: Vec<_> = sandbox.write.iter().filter(|path| wanted(path)).collect();
         for path in apart(&missing) {
             self.read(path);
         }
-        for path in below(&enclosure.hidden, &read) {
+        for path in below(&sandbox.hidden, &read) {
             self.hide(path);
         }
         for path in sorted(write.iter().copied()) {
             self.pair("--bind", path, path);
         }
-        for path in below(&enclosure.pinned(), &write) {
+        for path in below(&sandbox.pinned(), &write) {
             self.pair("--bind", path, path);
         }
-        for path in below(&enclosure.frozen, &write) {
+        for path in below(&sandbox.frozen, &write) {
             self.pair("--ro-bind", path, path);
         }
-        for path in below(&enclosure.hidden, &write) {
+        for path in below(&sandbox.hidden, &write) {
             self.hide(path);
         }
     }
 
-    /// A link stays a link: programs look at where theirs lead.
+    /// Binds a path. A link stays a link, because programs read theirs.
     fn read(&mut self, path: &Path) {
         match path.read_link() {
             Ok(target) => self.pair("--symlink", &target, path),
@@ -138,7 +139,7 @@ impl Words {
         }
     }
 
-    /// Something empty is laid over it.
+    /// Mounts something empty over a path.
     fn hide(&mut self, path: &Path) {
         if path.is_dir() {
             self.0.extend(["--tmpfs".into(), path.into()]);

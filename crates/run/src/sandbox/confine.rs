@@ -1,6 +1,6 @@
-//! `cowhand confine FOLDER`: gives up what the attempt in this folder may not have, and becomes its agent.
+//! `cowhand confine FOLDER`: drops the rights that the attempt in this folder may not have, and executes its agent.
 //!
-//! A process of its own, so that nothing has to be done between a fork and what follows it, where little is safe.
+//! It is a separate process, so that no code has to run between fork and exec, where little is safe.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -12,46 +12,46 @@ use rustix::thread::{
 };
 
 use super::landlock;
-use super::seccomp::{self, Held};
+use super::seccomp::{self, Confinement};
 use crate::attempt::Attempt;
-use crate::start::{SandboxPlan, Start};
+use crate::start::{SandboxPlan, StartSpec};
 
-pub(super) const VERB: &str = "confine";
+pub(super) const CONFINE_VERB: &str = "confine";
 
-/// As a shell says it of a command that it cannot run.
-const CANNOT: u8 = 126;
+/// Exit code of shells for a command that cannot be run.
+const EXIT_CANNOT_START: u8 = 126;
 
-/// Comes back only if it could not be done. Then nothing of the agent has run.
+/// Restricts the process and executes the agent. Returns only after an error; then the agent has not run.
 pub fn confine(folder: &Path) -> ExitCode {
     let why = match prepared(folder) {
-        Ok((start, enclosure)) => {
+        Ok((start, sandbox)) => {
             let arguments = start.argv.get(1..).unwrap_or_default();
-            let error = Command::new(&enclosure.program).args(arguments).exec();
-            format!("cannot start {}: {error}", enclosure.program.display())
+            let error = Command::new(&sandbox.program).args(arguments).exec();
+            format!("cannot start {}: {error}", sandbox.program.display())
         }
         Err(why) => format!("it cannot be confined, so it is not started: {why}"),
     };
     eprintln!("cowhand: {why}");
-    ExitCode::from(CANNOT)
+    ExitCode::from(EXIT_CANNOT_START)
 }
 
-fn prepared(folder: &Path) -> Result<(Start, SandboxPlan), String> {
+fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), String> {
     let mut start =
         Attempt::at(folder).and_then(|attempt| attempt.start()).map_err(|error| error.to_string())?;
-    let enclosure = start.enclosure.take().ok_or("its start.json names no sandbox")?;
+    let sandbox = start.sandbox.take().ok_or("its start.json names no sandbox")?;
     give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
-    landlock::restrict(&enclosure)?;
-    seccomp::restrict(Held::Landlock(&enclosure.network))?;
-    Ok((start, enclosure))
+    landlock::restrict(&sandbox)?;
+    seccomp::restrict(Confinement::Landlock(&sandbox.network))?;
+    Ok((start, sandbox))
 }
 
-/// Root without them owns its files and nothing else; an ordinary user has none.
+/// Drops all capabilities. Root without them only owns its files; other users have none.
 fn give_up_capabilities() -> rustix::io::Result<()> {
     let own = capabilities(None)?;
     if own.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
             match remove_capability_from_bounding_set(capability) {
-                // One that this kernel does not know.
+                // A capability that this kernel does not know.
                 Ok(()) | Err(rustix::io::Errno::INVAL) => {}
                 Err(error) => return Err(error),
             }

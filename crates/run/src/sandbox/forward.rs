@@ -1,4 +1,4 @@
-//! Inside of a bubblewrap sandbox: from TCP on its own loopback to the proxy's Unix socket outside.
+//! Inside a bubblewrap sandbox: forwards TCP connections on its loopback to the proxy's Unix socket outside.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,33 +7,33 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
 use super::proxy;
-use super::seccomp::{self, Held};
+use super::seccomp::{self, Confinement};
 
-/// Where the keeper binds these into the sandbox. `/dev` is always made anew, so nothing that the config gives to the agent
-/// lies over it or below it.
+/// Paths at which the keeper binds these into the sandbox. `/dev` is always a separate mount, so no path of the config
+/// is over or below it.
 pub(super) const PROGRAM: &str = "/dev/cowhand/cowhand";
 pub(super) const SOCKET: &str = "/dev/cowhand/proxy.sock";
 
-/// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: opens the way to the proxy if there is one, gives up what no namespace
-/// takes away, and becomes the agent.
+/// `cowhand enclosed HOW NETWORK PROGRAM ARGUMENT…`: opens the connection to the proxy if there is one, drops the
+/// rights that no namespace removes, and executes the agent.
 pub(super) const ENCLOSED: &str = "enclosed";
 pub(super) const PROXIED: &str = "proxied";
 pub(super) const DIRECT: &str = "direct";
-/// Whose network it is.
+/// Kind of network.
 pub(super) const OWN: &str = "own-network";
 pub(super) const SHARED: &str = "shared-network";
-/// `cowhand forward`: with the listening socket as its standard input.
+/// `cowhand forward`: its stdin is the listening socket.
 const FORWARD: &str = "forward";
-/// The same, once it is nobody's child.
+/// The same, after it was detached from its parent.
 const ALONE: &str = "alone";
 
-const CANNOT: u8 = 126;
+const EXIT_CANNOT_START: u8 = 126;
 
-/// Comes back only if it could not be done.
+/// Executes the agent. Returns only after an error.
 pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
-    let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(CANNOT) };
+    let [how, network, program, arguments @ ..] = argv else { return ExitCode::from(EXIT_CANNOT_START) };
     let opened = if how == PROXIED { open_way() } else { Ok(()) };
-    let held = Held::Namespaces { own_network: network == OWN };
+    let held = Confinement::Namespaces { own_network: network == OWN };
     let closed = opened.and_then(|()| seccomp::restrict(held).map_err(io::Error::other));
     let why = match closed {
         Ok(()) => {
@@ -43,17 +43,17 @@ pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
         Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
     };
     eprintln!("cowhand: {why}");
-    ExitCode::from(CANNOT)
+    ExitCode::from(EXIT_CANNOT_START)
 }
 
 fn open_way() -> io::Result<()> {
     let listener = TcpListener::bind(proxy::INSIDE)?;
-    // It leaves a child of its own behind and ends, so that the agent has no child that it did not make.
+    // The command leaves a detached child behind, so that the agent has no child that it did not start.
     let status = Command::new(PROGRAM).arg(FORWARD).stdin(OwnedFd::from(listener)).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other("the forwarder did not start")) }
 }
 
-/// The first of the two makes the second, in a group that no signal for the agent reaches.
+/// Forwards connections. The first process starts the second in a group that no signal for the agent reaches.
 pub fn forward(alone: bool) -> ExitCode {
     let done = if alone {
         forward_all()
@@ -80,7 +80,7 @@ fn forward_all() -> io::Result<()> {
         loop {
             let (mut near, _) = listener.accept().await?;
             tokio::spawn(async move {
-                // Without a proxy the connection ends, which says it.
+                // Without a proxy the connection is closed.
                 if let Ok(mut far) = tokio::net::UnixStream::connect(SOCKET).await {
                     tokio::io::copy_bidirectional(&mut near, &mut far).await.ok();
                 }

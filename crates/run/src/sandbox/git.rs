@@ -1,26 +1,26 @@
-//! A worktree's own repository lies elsewhere: which parts of it git writes when it commits.
+//! The repository of a worktree, which lies elsewhere: the parts that git writes when it commits.
 
 use std::path::{Path, PathBuf};
 
 use cowhand_system::beneath::Root;
 
-/// The longest path that a file of git's holds here.
-const LONGEST: u64 = 8 << 10;
+/// Maximum length of a path in git's files.
+const MAX_PATH_BYTES: u64 = 8 << 10;
 
-/// Of the worktree that this directory is in.
+/// The worktree of a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Worktree {
-    /// Its top.
+    /// Top directory of the worktree.
     pub(super) top: PathBuf,
-    /// The repository that it shares.
+    /// Shared repository.
     pub(super) common: PathBuf,
-    /// Its own part of that.
+    /// The worktree's own part of the repository.
     pub(super) own: PathBuf,
 }
 
 impl Worktree {
-    /// Finds the worktree that a directory, given by its real path, is in. Returns none if it is in none, or if its files
-    /// do not say the same as those of the repository: an agent may have written them.
+    /// Finds the worktree of a directory, given by its real path. Returns none if there is none, or if its files and
+    /// those of the repository disagree: an agent may have written them.
     pub(super) fn of(directory: &Path) -> Option<Self> {
         let top = directory.ancestors().find(|above| above.join(".git").symlink_metadata().is_ok())?;
         let own = top.join(line(top, ".git")?.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
@@ -28,14 +28,14 @@ impl Worktree {
         if own.parent() != Some(&common.join("worktrees")) {
             return None;
         }
-        // The repository knows its worktrees, too.
+        // The repository also lists its worktrees.
         let known = own.join(line(&own, "gitdir")?);
         let known = known.parent()?.canonicalize().ok()?;
         (known == top).then(|| Self { top: top.to_owned(), common, own })
     }
 
-    /// Not its config and not its hooks: what stands there is run by whoever uses the repository next. What is a link is
-    /// left out.
+    /// Returns the paths that git writes, without config and hooks, which the next user of the repository would
+    /// execute. Links are left out.
     pub(super) fn written(&self) -> Vec<PathBuf> {
         let Ok(root) = Root::open(&self.common) else { return Vec::new() };
         let parts = ["objects", "refs", "logs"].into_iter().map(PathBuf::from);
@@ -44,18 +44,18 @@ impl Worktree {
         real.map(|part| self.common.join(part)).collect()
     }
 
-    /// Returns what of the above is not to be written; none if it is not there, or a link.
+    /// Returns the part of these paths that must not be written; none if it does not exist or is a link.
     pub(super) fn kept(&self) -> Option<PathBuf> {
         let root = Root::open(&self.common).ok()?;
-        root.directory(Path::new(ALTERNATES)).is_ok().then(|| self.common.join(ALTERNATES))
+        root.directory(Path::new(ALTERNATES_FOLDER)).is_ok().then(|| self.common.join(ALTERNATES_FOLDER))
     }
 }
 
-/// The part of the objects that names other repositories, whose commits would be seen in this one.
-const ALTERNATES: &str = "objects/info";
+/// Part of the objects that names other repositories, whose commits would be visible in this one.
+const ALTERNATES_FOLDER: &str = "objects/info";
 
 /// Reads the one line of a small file.
 fn line(folder: &Path, name: &str) -> Option<String> {
-    let text = Root::open(folder).ok()?.read(Path::new(name), LONGEST).ok()?;
+    let text = Root::open(folder).ok()?.read(Path::new(name), MAX_PATH_BYTES).ok()?;
     Some(String::from_utf8(text).ok()?.trim().to_owned())
 }

@@ -1,8 +1,8 @@
-//! What an agent must not make, lead elsewhere or carry away where it may write: the names that cowhand reads.
+//! Names that cowhand reads, which an agent must not create, redirect or move although it may write there.
 //!
-//! A mount keeps what is there. So a name that nobody has taken yet is taken before the agent starts, by something empty
-//! that stays: another agent may hold on to it, too. Whatever stands above is pinned, since a folder with mounts in it can
-//! be renamed, and a link that lies there cannot be kept at all.
+//! A mount protects what exists. So a missing name is taken by something empty before the agent starts; it stays,
+//! because another agent may use it. The folders above are pinned, since a folder with mounts in it can be renamed. A
+//! link there cannot be protected at all.
 
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use crate::start::SandboxPlan;
 
-/// As many links as the kernel follows.
-const MOST_LINKS: usize = 40;
+/// Maximum number of links that the kernel follows.
+const MAX_LINKS: usize = 40;
 
-/// Whoever may write where a link lies can lead it elsewhere.
+/// Refuses a link in a writable folder, because the agent could redirect it.
 pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), String> {
     let mut links = Vec::new();
     find_links(file, &mut links);
@@ -27,7 +27,7 @@ pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), String> {
     }
 }
 
-/// Where links lie on the way to a file.
+/// Finds the links on the path to a file.
 fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
     for above in path.ancestors() {
         let (Ok(target), Some(folder), Some(name)) = (above.read_link(), above.parent(), above.file_name())
@@ -35,21 +35,21 @@ fn find_links(path: &Path, links: &mut Vec<PathBuf>) {
             continue;
         };
         let Ok(folder) = folder.canonicalize() else { continue };
-        if links.len() < MOST_LINKS {
+        if links.len() < MAX_LINKS {
             links.push(folder.join(name));
             find_links(&folder.join(target), links);
         }
     }
 }
 
-/// The name of a file without links, there or not; none if even its folder is not there.
+/// Returns the path of a file without links, whether it exists or not; none if its folder does not exist.
 pub(super) fn real(file: &Path) -> Option<PathBuf> {
     let by_folder = || Some(file.parent()?.canonicalize().ok()?.join(file.file_name()?));
     file.canonicalize().ok().or_else(by_folder)
 }
 
-/// If the agent could: something empty that nobody reads anything out of. For variables that is a file; for what would be a
-/// config a folder, since an empty file is a config, too.
+/// Creates something empty if the agent could create the file. For variables it is a file; for a config it is a folder,
+/// since an empty file is a valid config.
 pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), String> {
     if !real(file).is_some_and(|place| is_within(&place, write)) {
         return Ok(());
@@ -60,7 +60,7 @@ pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), String> {
         fs::create_dir(file)
     };
     match made.map_err(|error| (error.kind(), error)) {
-        // What is there is kept as it is. Where we cannot make it, the agent, who is the same user, cannot either.
+        // What exists is kept. If it cannot be created here, the agent, who is the same user, cannot create it either.
         Ok(())
         | Err((ErrorKind::AlreadyExists | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _)) => {
             Ok(())
@@ -74,7 +74,7 @@ fn is_within(path: &Path, outer: &[PathBuf]) -> bool {
 }
 
 impl SandboxPlan {
-    /// The folders between where the agent may write and what is kept from it there.
+    /// Returns the folders between a writable folder and a protected path in it.
     pub(super) fn pinned(&self) -> Vec<PathBuf> {
         let kept = self.frozen.iter().chain(&self.hidden);
         let above = kept.flat_map(|kept| kept.ancestors().skip(1));
@@ -151,12 +151,12 @@ mod tests {
     #[test]
     fn what_lies_between() {
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
-        let enclosure = SandboxPlan {
+        let sandbox = SandboxPlan {
             write: paths(&["/w", "/w/a/b", "/v"]),
             frozen: paths(&["/w/a/b/c/file", "/w/file", "/else/x/file"]),
             hidden: paths(&["/w/d/state"]),
             ..SandboxPlan::default()
         };
-        assert_eq!(enclosure.pinned(), paths(&["/w/a", "/w/a/b/c", "/w/d"]));
+        assert_eq!(sandbox.pinned(), paths(&["/w/a", "/w/a/b/c", "/w/d"]));
     }
 }

@@ -1,7 +1,7 @@
-//! Landlock: a process that gives up rights for itself and for all that descends from it.
+//! Landlock: a process drops rights for itself and all its descendants.
 //!
-//! It needs no other program and no privilege. It knows files, TCP ports, signals and abstract sockets; what it does not
-//! know of the network, `sockets` closes.
+//! It needs no other program and no privilege. It covers files, TCP ports, signals and abstract sockets; `sockets`
+//! closes the rest of the network.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use landlock::{
 
 use crate::start::SandboxPlan;
 
-/// With this one came signals: before it an agent could end its own keeper.
-const LEAST: ABI = ABI::V6;
+/// First version that restricts signals: before it, an agent could end its own keeper.
+const MIN_LANDLOCK_ABI: ABI = ABI::V6;
 
-/// What every program needs to write, and where a terminal is.
-const DEVICES: [&str; 9] = [
+/// Devices that every program writes to, and terminals.
+const DEVICE_FILES: [&str; 9] = [
     "/dev/null",
     "/dev/zero",
     "/dev/full",
@@ -33,9 +33,9 @@ const DEVICES: [&str; 9] = [
 fn ruleset(network: bool) -> Result<landlock::RulesetCreated, RulesetError> {
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(LEAST))?
-        .scope(Scope::from_all(LEAST))?;
-    if network { ruleset.handle_access(AccessNet::from_all(LEAST))? } else { ruleset }.create()
+        .handle_access(AccessFs::from_all(MIN_LANDLOCK_ABI))?
+        .scope(Scope::from_all(MIN_LANDLOCK_ABI))?;
+    if network { ruleset.handle_access(AccessNet::from_all(MIN_LANDLOCK_ABI))? } else { ruleset }.create()
 }
 
 pub(super) fn refusal() -> Option<String> {
@@ -43,7 +43,7 @@ pub(super) fn refusal() -> Option<String> {
     Some(format!("Landlock cannot be enforced here: it takes Linux 6.12 with Landlock turned on ({error})"))
 }
 
-/// What the kernel says about itself. It is asked by a thread that gives up rights, and then ends.
+/// Returns the kernel's Landlock version. A thread tries it, drops its rights, and ends.
 pub(super) fn version() -> Option<String> {
     let asked = std::thread::spawn(|| ruleset(false).and_then(landlock::RulesetCreated::restrict_self));
     let status = asked.join().ok()?.ok()?;
@@ -56,30 +56,31 @@ pub(super) fn version() -> Option<String> {
     }
 }
 
-/// From here on this process, and whatever it becomes, may do only this.
-pub(super) fn restrict(enclosure: &SandboxPlan) -> Result<(), String> {
+/// Restricts this process and everything that it executes.
+pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), String> {
     let wrong = |error: RulesetError| format!("Landlock: {error}");
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
-    let write = AccessFs::from_all(LEAST) & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
+    let write = AccessFs::from_all(MIN_LANDLOCK_ABI)
+        & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
     let device = AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::IoctlDev;
     let mut readable = Vec::new();
-    for path in &enclosure.read {
-        // What is given although it lies in something hidden is meant.
+    for path in &sandbox.read {
+        // A path that is granted although it lies in a hidden folder.
         let hidden: Vec<_> =
-            enclosure.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
+            sandbox.hidden.iter().filter(|hidden| !path.starts_with(hidden)).cloned().collect();
         spread(path, &hidden, &mut readable);
     }
-    let listens = !matches!(enclosure.network, Reaches::Everybody);
+    let listens = !matches!(sandbox.network, Reaches::Everybody);
     let mut rules = ruleset(listens).map_err(wrong)?;
     let allowed = readable
         .iter()
         .map(|path| (path.as_path(), read))
-        .chain(enclosure.write.iter().map(|path| (path.as_path(), write)))
-        .chain(DEVICES.iter().map(|path| (Path::new(path), device)));
+        .chain(sandbox.write.iter().map(|path| (path.as_path(), write)))
+        .chain(DEVICE_FILES.iter().map(|path| (Path::new(path), device)));
     for (path, access) in allowed {
         rules = allow(rules, path, access).map_err(wrong)?;
     }
-    if let Reaches::Ports(ports) = &enclosure.network {
+    if let Reaches::Ports(ports) = &sandbox.network {
         for port in ports {
             rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(wrong)?;
         }
@@ -87,19 +88,19 @@ pub(super) fn restrict(enclosure: &SandboxPlan) -> Result<(), String> {
     rules.restrict_self().map(drop).map_err(wrong)
 }
 
-/// What is not there needs no rule.
+/// Adds a rule for a path. A path that does not exist needs no rule.
 fn allow(
     rules: landlock::RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<landlock::RulesetCreated, RulesetError> {
     let (Ok(opened), Ok(about)) = (PathFd::new(path), fs::metadata(path)) else { return Ok(rules) };
-    let access = if about.is_dir() { access } else { access & AccessFs::from_file(LEAST) };
+    let access = if about.is_dir() { access } else { access & AccessFs::from_file(MIN_LANDLOCK_ABI) };
     rules.add_rule(PathBeneath::new(opened, access))
 }
 
-/// Landlock takes nothing back of a folder that it allows: where something in it is hidden, the rest is allowed one by
-/// one.
+/// Collects the paths to allow. Landlock cannot exclude a part of an allowed folder, so where something in it is
+/// hidden, the other entries are allowed one by one.
 fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     if hidden.iter().any(|hidden| path.starts_with(hidden)) {
         return;
@@ -110,7 +111,7 @@ fn spread(path: &Path, hidden: &[PathBuf], found: &mut Vec<PathBuf>) {
     }
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
         let below = entry.path();
-        // A link leads to what has rules of its own.
+        // The target of a link has its own rules.
         if !below.is_symlink() {
             spread(&below, hidden, found);
         }

@@ -1,5 +1,5 @@
-//! Whether `bwrap` came as far as to start the agent. It says so itself, on a pipe: an exit code without that word is its own,
-//! and nothing of the agent has run.
+//! Detection whether `bwrap` started the agent. It says so on a pipe: without that, the exit code is its own, and the
+//! agent has not run.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read as _};
@@ -13,12 +13,12 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{SandboxPlan, bubblewrap, forward};
 
-/// What it writes of a program that it has started and that has ended.
-const STARTED: &str = "\"exit-code\"";
-/// How its own messages begin.
-const OWN_WORDS: &str = "bwrap: ";
+/// Text that `bwrap` writes when the started program has ended.
+const STARTED_MARK: &str = "\"exit-code\"";
+/// Prefix of its own messages.
+const BWRAP_PREFIX: &str = "bwrap: ";
 
-/// The pipe. Its end for writing is open in what is started meanwhile, until that is known to be started.
+/// The pipe. Its write end is inherited until the child is started.
 #[derive(Debug)]
 pub struct Making {
     reader: PipeReader,
@@ -33,41 +33,41 @@ impl Making {
         Ok(Self { reader, writer: Some(writer) })
     }
 
-    /// Has `bwrap` write to the pipe. Its name is the first word.
-    pub fn told_by(&self, argv: &mut Vec<OsString>) {
+    /// Makes `bwrap` write to the pipe. The first argument is its name.
+    pub fn add_status_pipe(&self, argv: &mut Vec<OsString>) {
         if let Some(writer) = self.writer.as_ref().filter(|_| !argv.is_empty()) {
             let words = ["--json-status-fd".to_owned(), writer.as_raw_fd().to_string()];
             argv.splice(1..1, words.map(OsString::from));
         }
     }
 
-    /// From here on nobody else gets the pipe.
+    /// Closes the write end after the child is started.
     pub fn spawned(&mut self) {
         self.writer = None;
     }
 
-    /// Says whether the agent was started, once everything has ended.
+    /// Returns true if the agent was started. Called after everything has ended.
     pub fn began(mut self) -> bool {
         self.spawned();
         let mut said = Vec::new();
-        // What could not be read is not known, and then an exit code counts as the agent's.
+        // If the pipe cannot be read, the exit code counts as the agent's.
         match self.reader.read_to_end(&mut said) {
-            Ok(_) => String::from_utf8_lossy(&said).contains(STARTED),
+            Ok(_) => String::from_utf8_lossy(&said).contains(STARTED_MARK),
             Err(_) => true,
         }
     }
 }
 
-/// Why a sandbox could not be made, by what `bwrap` said.
+/// Formats why a sandbox could not be created, from the message of `bwrap`.
 pub fn failure(said: &str) -> String {
-    let own = said.lines().rev().find(|line| line.starts_with(OWN_WORDS));
+    let own = said.lines().rev().find(|line| line.starts_with(BWRAP_PREFIX));
     let why = own.or_else(|| said.lines().next()).unwrap_or("bwrap ended without a word");
     format!("`sandbox: {}` cannot be enforced: {why}", SandboxKind::Bubblewrap)
 }
 
-/// Makes the sandbox as a start does, with our own program in the agent's place.
-pub fn try_out(enclosure: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), String> {
-    let trial = SandboxPlan { program: forward::PROGRAM.into(), ..enclosure.clone() };
+/// Creates the sandbox as a start does, with cowhand's program instead of the agent.
+pub fn try_out(sandbox: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), String> {
+    let trial = SandboxPlan { program: forward::PROGRAM.into(), ..sandbox.clone() };
     let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], own, None);
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
     let tried = Command::new(program)
@@ -76,7 +76,7 @@ pub fn try_out(enclosure: &SandboxPlan, directory: &Path, own: &Path) -> Result<
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output()
-        .map_err(|error| failure(&format!("{OWN_WORDS}{error}")))?;
+        .map_err(|error| failure(&format!("{BWRAP_PREFIX}{error}")))?;
     if tried.status.success() { Ok(()) } else { Err(failure(&String::from_utf8_lossy(&tried.stderr))) }
 }
 
@@ -103,7 +103,7 @@ mod tests {
         ] {
             let mut making = Making::watched().unwrap();
             let mut argv: Vec<OsString> = std::iter::once("bwrap").chain(arguments).map(Into::into).collect();
-            making.told_by(&mut argv);
+            making.add_status_pipe(&mut argv);
             let mut child = Command::new(&argv[0]).args(&argv[1..]).stderr(Stdio::null()).spawn().unwrap();
             making.spawned();
             assert!(!child.wait().unwrap().success() || expected);

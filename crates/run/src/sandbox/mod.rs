@@ -1,9 +1,8 @@
-//! Sandboxes: what holds an agent's processes, one file for each kind.
+//! Sandboxes: restrictions on an agent's processes, one file for each kind.
 //!
-//! The daemon works out what is allowed (`allow`) and whether this machine can enforce it (`ability`); all of it stands
-//! in the attempt's `start.json`. The keeper then starts, in place of the agent, something that encloses itself and
-//! becomes the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which stands for one in a
-//! container.
+//! The daemon resolves what is allowed (`allow`) and checks that this machine can enforce it (`ability`); the plan is in
+//! the attempt's `start.json`. The keeper then starts, instead of the agent, a program that restricts itself and executes
+//! the agent: `cowhand confine` for Landlock, `bwrap` for bubblewrap; or `cowhand contain`, which represents a container.
 
 pub mod ability;
 mod allow;
@@ -30,12 +29,12 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 
 use super::attempt::Attempt;
 use super::start::SandboxPlan;
-pub use allow::{Setting, enclose, temporary};
+pub use allow::{SandboxInput, resolve_plan, temporary};
 pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
 impl SandboxPlan {
-    /// Why it cannot be had at the moment, where that takes asking somebody.
+    /// Returns why the sandbox is not available at present, for kinds that depend on a service.
     pub async fn ready(&self) -> Result<(), String> {
         let Some(container) = &self.container else { return Ok(()) };
         let ready = docker::ready(container).await;
@@ -43,29 +42,31 @@ impl SandboxPlan {
     }
 }
 
-/// What is started in place of the agent.
+/// Returns the command that is started instead of the agent.
 pub(super) fn argv(
-    enclosure: &SandboxPlan,
+    sandbox: &SandboxPlan,
     attempt: &Attempt,
     directory: &Path,
     argv: &[String],
 ) -> io::Result<Vec<OsString>> {
     let own = std::env::current_exe()?;
-    match enclosure.kind {
+    match sandbox.kind {
         SandboxKind::None => Ok(argv.iter().map(Into::into).collect()),
-        SandboxKind::Landlock => Ok(vec![own.into(), confine::VERB.into(), attempt.folder().into()]),
+        SandboxKind::Landlock => Ok(vec![own.into(), confine::CONFINE_VERB.into(), attempt.folder().into()]),
         SandboxKind::Bubblewrap => {
-            let way_out = enclosure.has_proxy().then(|| way_out(enclosure, attempt)).transpose()?;
-            Ok(bubblewrap::argv(enclosure, directory, argv, &own, way_out.as_deref()))
+            let way_out = sandbox.has_proxy().then(|| way_out(sandbox, attempt)).transpose()?;
+            Ok(bubblewrap::argv(sandbox, directory, argv, &own, way_out.as_deref()))
         }
-        SandboxKind::Docker => Ok(vec![own.into(), docker::contain::VERB.into(), attempt.folder().into()]),
+        SandboxKind::Docker => {
+            Ok(vec![own.into(), docker::contain::CONTAIN_VERB.into(), attempt.folder().into()])
+        }
     }
 }
 
-/// Starts the proxy, with credentials that nobody finds afterwards.
-fn way_out(enclosure: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
-    let credentials = if enclosure.gateway { Some(attempt.take_credentials()?) } else { None };
-    let hosts = match &enclosure.network {
+/// Starts the proxy. The file with its credentials is removed.
+fn way_out(sandbox: &SandboxPlan, attempt: &Attempt) -> io::Result<PathBuf> {
+    let credentials = if sandbox.gateway { Some(attempt.take_credentials()?) } else { None };
+    let hosts = match &sandbox.network {
         Reaches::Hosts(hosts) => hosts.clone(),
         Reaches::Nobody | Reaches::Ports(_) | Reaches::Everybody => Vec::new(),
     };

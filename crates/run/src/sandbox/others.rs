@@ -1,21 +1,21 @@
-//! What a process could do to another one of the same user, besides signals, which Landlock governs.
+//! System calls that affect other processes of the same user, except for signals, which Landlock covers.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
-use super::seccomp::{CallRules, Rules, number};
+use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
-/// What another process may have, or how long it lives.
-pub(super) fn limits() -> Result<CallRules, BackendError> {
-    Ok(CallRules::from([(libc::SYS_prlimit64, not_itself(0)?)]))
+/// Returns rules for calls that change the limits of another process.
+pub(super) fn limits() -> Result<RulesBySyscall, BackendError> {
+    Ok(RulesBySyscall::from([(libc::SYS_prlimit64, not_itself(0)?)]))
 }
 
-/// Which share of the machine another process gets. Zero means the caller itself; a filter cannot tell which other numbers
-/// are its own threads.
-pub(super) fn priorities() -> Result<CallRules, BackendError> {
-    // All processes of a user, whichever that is: `PRIO_USER` and `IOPRIO_WHO_USER`.
+/// Returns rules for calls that change the priority of another process. Zero means the caller; a filter cannot tell
+/// which other ids are its own threads.
+pub(super) fn priorities() -> Result<RulesBySyscall, BackendError> {
+    // All processes of a user: `PRIO_USER` and `IOPRIO_WHO_USER`.
     const PRIORITY_OF_USER: i32 = 2;
     const IO_OF_USER: i32 = 3;
-    let mut calls = CallRules::new();
+    let mut calls = RulesBySyscall::new();
     for call in [
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_setattr,
@@ -32,6 +32,6 @@ pub(super) fn priorities() -> Result<CallRules, BackendError> {
     Ok(calls)
 }
 
-fn not_itself(process: u8) -> Result<Rules, BackendError> {
+fn not_itself(process: u8) -> Result<SyscallRules, BackendError> {
     Ok(vec![SeccompRule::new(vec![number(process, SeccompCmpOp::Ne, 0)?])?])
 }

@@ -1,22 +1,22 @@
-//! Rights that a file gives to whoever runs it. Landlock governs no modes, so a process could give them to any file of its
-//! owner, and leave them behind for others.
+//! Modes that give a program the rights of its file's owner. Landlock does not restrict modes, so a process could set
+//! them on any file of its owner and leave it for others.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 
-use super::seccomp::{CallRules, Rules, number};
+use super::seccomp::{RulesBySyscall, SyscallRules, number};
 
 /// The program runs as the owner or the group of its file.
-const SPECIAL: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
+const SPECIAL_MODES: [libc::mode_t; 2] = [libc::S_ISUID, libc::S_ISGID];
 
-/// The same number on every machine.
+/// The same number on every architecture.
 const FCHMODAT2: i64 = 452;
 
-/// The bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
-const TEMPORARY: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
+/// Bit of `O_TMPFILE` that `O_DIRECTORY` does not have.
+const O_TMPFILE_BIT: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Keeps both bits out of every mode that a call gives to a file. `mkdir` takes neither of them.
-pub(super) fn special_modes() -> Result<CallRules, BackendError> {
-    let mut calls = CallRules::new();
+/// Returns rules that refuse both bits in every mode of a call. `mkdir` ignores them.
+pub(super) fn special_modes() -> Result<RulesBySyscall, BackendError> {
+    let mut calls = RulesBySyscall::new();
     for (call, mode) in [
         (libc::SYS_fchmod, 1),
         (libc::SYS_fchmodat, 2),
@@ -36,15 +36,15 @@ pub(super) fn special_modes() -> Result<CallRules, BackendError> {
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_open, 1),
     ] {
-        // Without one of these the mode means nothing, and may be anything.
+        // Without one of these flags the mode is ignored and may have any value.
         let mut rules = special(flags + 1, Some((flags, libc::O_CREAT)))?;
-        rules.extend(special(flags + 1, Some((flags, TEMPORARY)))?);
+        rules.extend(special(flags + 1, Some((flags, O_TMPFILE_BIT)))?);
         calls.insert(call, rules);
     }
     Ok(calls)
 }
 
-fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<Rules, BackendError> {
+fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<SyscallRules, BackendError> {
     let has =
         |argument, bits: i32| number(argument, SeccompCmpOp::MaskedEq(u64::from(bits.cast_unsigned())), bits);
     let rule = |bits: libc::mode_t| {
@@ -54,18 +54,18 @@ fn special(mode: u8, flag: Option<(u8, i32)>) -> Result<Rules, BackendError> {
         }
         SeccompRule::new(conditions)
     };
-    SPECIAL.into_iter().map(rule).collect()
+    SPECIAL_MODES.into_iter().map(rule).collect()
 }
 
-/// Leaves a file with its owner's own group. Other owners take a capability that nobody has in a sandbox.
-pub(super) fn other_groups() -> Result<CallRules, BackendError> {
+/// Returns rules that refuse a change to another group. A change of the owner needs a capability that no sandbox has.
+pub(super) fn other_groups() -> Result<RulesBySyscall, BackendError> {
     const UNCHANGED: i32 = -1;
     let own = rustix::process::getegid().as_raw().cast_signed();
     let rules = |group: u8| {
         let other = [own, UNCHANGED].map(|known| number(group, SeccompCmpOp::Ne, known));
         Ok::<_, BackendError>(vec![SeccompRule::new(other.into_iter().collect::<Result<_, _>>()?)?])
     };
-    let mut calls = CallRules::new();
+    let mut calls = RulesBySyscall::new();
     for (call, group) in [
         (libc::SYS_fchown, 2),
         (libc::SYS_fchownat, 3),

@@ -1,4 +1,4 @@
-//! What neither Landlock nor namespaces know, closed by filters of system calls.
+//! Filters of system calls, for what neither Landlock nor namespaces cover.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use seccompiler::{
 
 use super::{others, rights, sockets};
 
-pub(super) type Rules = Vec<SeccompRule>;
+pub(super) type SyscallRules = Vec<SeccompRule>;
 
-/// Rules by the number of the call. A call without rules is refused always.
-pub(super) type CallRules = BTreeMap<i64, Rules>;
+/// Rules by the number of the call. A call without rules is always refused.
+pub(super) type RulesBySyscall = BTreeMap<i64, SyscallRules>;
 
-/// What a process is held by.
+/// Kind of confinement of a process.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Held<'a> {
+pub(super) enum Confinement<'a> {
     Landlock(&'a Reaches),
-    /// By namespaces; in one of its own for the network, or not.
+    /// Namespaces, with or without a separate network.
     Namespaces {
         own_network: bool,
     },
 }
 
-/// From here on this process, and whatever it becomes, cannot ask for more.
-pub(super) fn restrict(held: Held<'_>) -> Result<(), String> {
+/// Installs the filters for this process and everything that it executes.
+pub(super) fn restrict(held: Confinement<'_>) -> Result<(), String> {
     let wrong = |error: seccompiler::Error| format!("seccomp: {error}");
     for filter in filters(held).map_err(|error| wrong(error.into()))? {
         seccompiler::apply_filter(&filter).map_err(wrong)?;
@@ -34,38 +34,38 @@ pub(super) fn restrict(held: Held<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// One for each answer that is given to what is refused.
-fn filters(held: Held<'_>) -> Result<Vec<BpfProgram>, BackendError> {
+/// Builds one filter for each error code of refused calls.
+fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     let mut closed = always_closed();
     let network = match held {
-        Held::Landlock(network) => {
+        Confinement::Landlock(network) => {
             closed.extend(others::limits()?);
             sockets::of_landlock(network)?
         }
-        Held::Namespaces { own_network: true } => sockets::of_own_network()?,
-        Held::Namespaces { own_network: false } => Vec::new(),
+        Confinement::Namespaces { own_network: true } => sockets::of_own_network()?,
+        Confinement::Namespaces { own_network: false } => Vec::new(),
     };
-    // Without rules it would be refused always.
+    // Without rules the call would always be refused.
     if !network.is_empty() {
         closed.insert(libc::SYS_socket, network);
     }
     let mut filters = vec![filter(closed, libc::EACCES)?];
-    if matches!(held, Held::Landlock(_)) {
+    if matches!(held, Confinement::Landlock(_)) {
         let mut owners = rights::special_modes()?;
         owners.extend(rights::other_groups()?);
         owners.extend(others::priorities()?);
         filters.push(filter(owners, libc::EPERM)?);
-        // Its mode is in memory, where no filter looks. Programs use the older call if there is no such one.
-        filters.push(filter(CallRules::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
+        // Its mode is in memory, which a filter cannot read. Programs use the older call if this one is missing.
+        filters.push(filter(RulesBySyscall::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
     }
     Ok(filters)
 }
 
-fn always_closed() -> CallRules {
+fn always_closed() -> RulesBySyscall {
     [
-        // Makes sockets without asking for one.
+        // Creates sockets without the system call for it.
         libc::SYS_io_uring_setup,
-        // Keys that other programs of the same user gave the kernel to keep.
+        // Keys of other programs of the same user in the kernel's keyring.
         libc::SYS_add_key,
         libc::SYS_keyctl,
         libc::SYS_request_key,
@@ -79,13 +79,14 @@ fn always_closed() -> CallRules {
     .collect()
 }
 
-fn filter(calls: CallRules, answer: i32) -> Result<BpfProgram, BackendError> {
+fn filter(calls: RulesBySyscall, answer: i32) -> Result<BpfProgram, BackendError> {
     let mut calls = calls;
     #[cfg(target_arch = "x86_64")]
     {
-        // The same calls under other numbers, where the kernel still has them.
-        const X32: i64 = 0x4000_0000;
-        let twins: Vec<_> = calls.iter().map(|(call, rules)| (call | X32, rules.clone())).collect();
+        // The same calls under other numbers, where the kernel supports them.
+        const X32_SYSCALL_BIT: i64 = 0x4000_0000;
+        let twins: Vec<_> =
+            calls.iter().map(|(call, rules)| (call | X32_SYSCALL_BIT, rules.clone())).collect();
         calls.extend(twins);
     }
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
@@ -93,7 +94,7 @@ fn filter(calls: CallRules, answer: i32) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(calls, SeccompAction::Allow, denied, arch)?.try_into()
 }
 
-/// A condition about one argument. A negative value is compared as the kernel's register has it.
+/// Builds a condition on one argument. A negative value is compared as the register contains it.
 pub(super) fn number(
     argument: u8,
     operator: SeccompCmpOp,
@@ -111,11 +112,11 @@ mod tests {
         for network in
             [Reaches::Nobody, Reaches::Ports(vec![443]), Reaches::Ports(vec![53]), Reaches::Everybody]
         {
-            let filters = filters(Held::Landlock(&network)).unwrap();
+            let filters = filters(Confinement::Landlock(&network)).unwrap();
             assert!(filters.len() == 3 && filters.iter().all(|filter| !filter.is_empty()), "{network:?}");
         }
         for own_network in [true, false] {
-            assert!(!filters(Held::Namespaces { own_network }).unwrap()[0].is_empty());
+            assert!(!filters(Confinement::Namespaces { own_network }).unwrap()[0].is_empty());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where agents in a sandbox may write, whichever of them runs.
+//! Directories in which any sandboxed agent may write.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::workspace::IsolationKind;
 
-/// Lists the directories of the config in which any agent in a sandbox may write, by their real paths.
+/// Returns the directories of the config in which any sandboxed agent may write, by their real paths.
 pub fn writable(roster: &Roster) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = roster.agents.iter().flat_map(of_agent).collect();
     found.sort();
@@ -25,7 +25,7 @@ fn of_agent(agent: &Agent) -> Vec<PathBuf> {
             asked.container.volumes.iter().filter(|volume| volume.written).map(|volume| &volume.from);
         found.extend(asked.write.iter().chain(volumes).map(|path| placed(&agent.directory, path)));
     }
-    // One that does not exist yet has no other name.
+    // A path that does not exist yet has no other name.
     found.into_iter().map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 

@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 use super::append_to;
 use crate::runtime::Reader;
 
-/// When the index has grown to this, all but its first and last checkpoint are dropped.
-const LARGE: u64 = 1 << 20;
+/// Size at which all but the first and last checkpoint are dropped.
+const MAX_INDEX_BYTES: u64 = 1 << 20;
 
-/// How far everything had come at a moment.
+/// Positions in all files at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Checkpoint {
     pub(super) at: Timestamp,
@@ -33,13 +33,13 @@ pub(super) struct Index {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// Where the attempt began: what is left if a power cut took all the rest.
+    /// First checkpoint, which is left if a power failure removed the others.
     first: Option<Vec<u8>>,
 }
 
 impl Index {
-    /// The index and the last checkpoint that a JSONL of `have` bytes can have reached. What comes after it in the
-    /// index, half a line included, is dropped.
+    /// Opens the index, and returns the last checkpoint that a JSONL of `have` bytes can have reached. Later
+    /// checkpoints and incomplete lines are dropped.
     pub(super) fn open(path: &Path, have: u64) -> anyhow::Result<(Self, Option<Checkpoint>)> {
         let file = append_to(path)?;
         let written = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -56,7 +56,7 @@ impl Index {
         Ok((Self { path: path.to_owned(), file, bytes, first }, found))
     }
 
-    /// How many lines the JSONL had when the attempt began.
+    /// Returns the number of lines that the JSONL had when the attempt began.
     pub(super) fn first_lines(&self) -> u64 {
         let first = self.first.as_deref().and_then(|line| serde_json::from_slice::<Checkpoint>(line).ok());
         first.map_or(0, |first| first.lines)
@@ -65,14 +65,15 @@ impl Index {
     pub(super) fn append(&mut self, checkpoint: &Checkpoint) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(checkpoint)?;
         line.push(b'\n');
-        let written = if self.bytes > LARGE { self.rewrite(&line) } else { self.file.write_all(&line) };
+        let written =
+            if self.bytes > MAX_INDEX_BYTES { self.rewrite(&line) } else { self.file.write_all(&line) };
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
         self.bytes += line.len() as u64;
         self.first.get_or_insert(line);
         Ok(())
     }
 
-    /// In a new file that takes the place of the old one, so that there is always a whole one.
+    /// Writes a new file that replaces the old one, so that there is always a complete one.
     fn rewrite(&mut self, last: &[u8]) -> std::io::Result<()> {
         let first = self.first.as_deref().unwrap_or_default();
         let new = self.path.with_extension("new");

@@ -1,4 +1,4 @@
-//! One raw file: how far it was read, and how far that made whole lines.
+//! One raw file: how far it was read, and how far its lines are complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
@@ -10,25 +10,25 @@ use anyhow::Context;
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
-use crate::lines::Lines;
+use crate::lines::LineBuffer;
 
-/// A gap up to this is read as zeros.
-const SHORT_GAP: u64 = 4 << 10;
+/// Maximum length of a gap that is read as zeros.
+const MAX_SHORT_GAP_BYTES: u64 = 4 << 10;
 
 #[derive(Debug)]
 pub(super) struct Stream {
     path: PathBuf,
-    /// None until the file is there.
+    /// File, or none until it exists.
     file: Option<File>,
-    lines: Lines,
-    /// Where the line begins that is being read.
+    lines: LineBuffer,
+    /// Start of the line that is being read.
     done: u64,
     read: u64,
 }
 
 impl Stream {
     pub(super) const fn new(path: PathBuf, done: u64, line_cap: usize) -> Self {
-        Self { path, file: None, lines: Lines::new(line_cap), done, read: done }
+        Self { path, file: None, lines: LineBuffer::new(line_cap), done, read: done }
     }
 
     pub(super) const fn done(&self) -> u64 {
@@ -39,7 +39,7 @@ impl Stream {
         self.read
     }
 
-    /// The file's length; a file that is not there is one in which nothing was written.
+    /// Returns the length of the file; 0 if it does not exist.
     pub(super) fn length(&mut self) -> anyhow::Result<u64> {
         if self.file.is_none() {
             let mut options = OpenOptions::new();
@@ -55,27 +55,27 @@ impl Stream {
             .map_or(0, |about| about.len()))
     }
 
-    /// How many bytes come next before `end` that nobody wrote: an agent can make its file any length without writing.
-    /// A short gap is none; it is read as zeros.
+    /// Returns how many unwritten bytes come next before `end`: an agent can extend its file without writing. A short
+    /// gap is read as zeros.
     pub(super) fn gap(&self, end: u64) -> u64 {
         let Some(file) = self.file.as_ref().filter(|_| self.read < end) else { return 0 };
         let data = match seek(file, SeekFrom::Data(self.read)) {
             Ok(data) => data.min(end),
             // Nothing is written after this.
             Err(Errno::NXIO) => end,
-            // A file system that does not tell.
+            // The file system does not support it.
             Err(_) => self.read,
         };
-        Some(data - self.read.min(data)).filter(|gap| *gap > SHORT_GAP).unwrap_or_default()
+        Some(data - self.read.min(data)).filter(|gap| *gap > MAX_SHORT_GAP_BYTES).unwrap_or_default()
     }
 
-    /// Passes over bytes that are not read.
+    /// Skips bytes.
     pub(super) const fn skip(&mut self, count: u64) {
         self.read += count;
         self.done = self.read;
     }
 
-    /// The next bytes before `end`.
+    /// Reads the next bytes before `end`.
     pub(super) fn fill(&mut self, buffer: &mut [u8], end: u64) -> anyhow::Result<usize> {
         let Some(file) = &self.file else { return Ok(0) };
         let left = usize::try_from(end.saturating_sub(self.read)).unwrap_or(usize::MAX);
@@ -89,7 +89,7 @@ impl Stream {
         Ok(count)
     }
 
-    /// The next whole line of a chunk that came from [`Self::fill`].
+    /// Returns the next whole line of a chunk that [`Self::fill`] read.
     pub(super) fn next(&mut self, chunk: &mut &[u8]) -> Option<String> {
         let before = chunk.len();
         let line = self.lines.next(chunk);
@@ -100,7 +100,7 @@ impl Stream {
         line
     }
 
-    /// The line that has no end and will never have one.
+    /// Returns the last line if it has no end.
     pub(super) fn finish(&mut self) -> Option<String> {
         self.done = self.read;
         self.lines.finish()

@@ -18,9 +18,9 @@ impl Place {
         Self(TempDir::new().unwrap())
     }
 
-    fn files(&self) -> Files {
+    fn files(&self) -> TailFiles {
         let path = |name: &str| self.0.path().join(name);
-        Files {
+        TailFiles {
             stdout: path("stdout"),
             stderr: path("stderr"),
             jsonl: path("job.jsonl"),
@@ -30,14 +30,14 @@ impl Place {
         }
     }
 
-    fn open(&self, reader: Reader) -> Tail {
-        Tail::open(self.files(), reader, Redactor::default(), now()).unwrap()
+    fn open(&self, reader: Reader) -> Tailer {
+        Tailer::open(self.files(), reader, Redactor::default(), now()).unwrap()
     }
 
     /// As a later attempt of the same job.
-    fn open_as(&self, attempt: u32) -> Tail {
-        let files = Files { attempt, ..self.files() };
-        Tail::open(files, Reader::command(), Redactor::default(), now()).unwrap()
+    fn open_as(&self, attempt: u32) -> Tailer {
+        let files = TailFiles { attempt, ..self.files() };
+        Tailer::open(files, Reader::command(), Redactor::default(), now()).unwrap()
     }
 
     fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
@@ -89,7 +89,7 @@ fn lines_become_messages_as_they_come() {
     let place = Place::new();
     let mut tail = place.open(Reader::command());
     let mut told = Vec::new();
-    let mut advance = |tail: &mut Tail| {
+    let mut advance = |tail: &mut Tailer| {
         let mut on = |said: Appended<'_>| told.push((said.line, serde_json::to_value(said.message).unwrap()));
         tail.advance(now(), &mut on).unwrap();
     };

@@ -1,7 +1,7 @@
-//! Other repositories that a repository takes objects from.
+//! Other repositories from which a repository takes objects.
 //!
-//! A worktree shares its objects with the repository it was made from. An agent that may write there can name another
-//! repository, and a branch in it: then the commits of that one are seen, and pushed, as if they were the user's own.
+//! A worktree shares its objects with its repository. An agent that may write there can name another repository and a
+//! branch in it: then the commits of that repository are visible, and pushed, as if they were the user's own.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -12,7 +12,7 @@ use super::diff::common;
 use super::git::Git;
 use cowhand_system::beneath::Root;
 
-/// Tells that the list of other repositories was written since then. A clone is looked at when its commits are taken over.
+/// Describes a change of the list of other repositories since then. A clone is checked when its commits are taken over.
 pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String> {
     if workspace.kind != IsolationKind::Worktree {
         return None;
@@ -31,7 +31,7 @@ pub(super) fn changed(workspace: &Workspace, since: SystemTime) -> Option<String
     ))
 }
 
-/// By the time that nobody can set.
+/// Returns the time of the last change of the inode, which no user can set.
 pub(super) fn changed_at(found: &std::fs::Metadata) -> SystemTime {
     use std::os::unix::fs::MetadataExt;
     let seconds = u64::try_from(found.ctime()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a job changed: committed, uncommitted and new files, against the commit that its workspace began with.
+//! The changes of a job: committed, uncommitted and new files, compared with the commit that its workspace began with.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
@@ -15,14 +15,14 @@ use super::hidden::{self, Attributes};
 use cowhand_system::beneath::Root;
 use cowhand_system::remove::absent_is_ok;
 
-/// What is kept of a diff.
-const MOST: usize = 1 << 20;
+/// Maximum size of a diff.
+const MAX_DIFF_BYTES: usize = 1 << 20;
 
-/// The largest index that is copied; the agent may have put anything in its place.
-const LARGEST_INDEX: u64 = 1 << 30;
+/// Maximum size of an index that is copied; the agent may have replaced it.
+const MAX_INDEX_BYTES: u64 = 1 << 30;
 
-/// A submodule is not looked into: git would do that by a process that obeys the submodule's own config.
-const HOW: [&str; 7] = [
+/// Options of the diff. Submodules are ignored: git would compare them in a process that uses the submodule's config.
+const DIFF_OPTIONS: [&str; 7] = [
     "--no-color",
     "--no-ext-diff",
     "--no-textconv",
@@ -32,28 +32,30 @@ const HOW: [&str; 7] = [
     "--ignore-submodules=dirty",
 ];
 
-/// A diff, and whether there was more of it.
+/// A diff, and whether it was cut.
 struct Compared {
     text: Vec<u8>,
     cut: bool,
-    /// What the reader of the diff should know about the workspace.
+    /// Notes about the workspace for the reader of the diff.
     notes: Vec<String>,
 }
 
-/// Returns the text. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed what git keeps
-/// about the workspace. `scratch` is a file that may be written; `since` is when the job began.
+/// Returns the diff. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed git's data about
+/// the workspace. `scratch` is a file that may be written; `since` is when the job began.
 pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, String> {
     absent_is_ok(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
     let whole = of_tree(workspace, scratch, since);
-    // Whatever came of it, it was ours.
+    // The file belongs to this function; errors are ignored.
     let _ = fs::remove_file(scratch);
-    // Without its directory, what was committed still tells.
+    // Without its directory, the commits are compared.
     let Compared { mut text, cut, mut notes } =
         whole.or_else(|why| of_branch(workspace, &why).map_err(|_| why))?;
     if cut {
         let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         text.truncate(end);
-        text.extend(format!("# cowhand: the diff is longer than {MOST} bytes and was cut here\n").bytes());
+        text.extend(
+            format!("# cowhand: the diff is longer than {MAX_DIFF_BYTES} bytes and was cut here\n").bytes(),
+        );
     }
     notes.extend(alternates::changed(workspace, since));
     for note in &notes {
@@ -63,8 +65,8 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
     Ok(notes.collect::<String>().into_bytes().into_iter().chain(text).collect())
 }
 
-/// Compares the files of the workspace with its base, by the repository that it was made from and by an index of our own.
-/// What the agent made of `.git` and of the index in it changes nothing about that.
+/// Compares the files of the workspace with its base, using the original repository and a separate index. Changes of
+/// the agent to `.git` and its index have no effect.
 fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, String> {
     if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
         return Err(format!("{} is no directory any more", workspace.path.display()));
@@ -74,17 +76,17 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     let git = git.on(repository.clone(), workspace.path.clone()).with_index(scratch.to_owned());
     let known = agents_index(workspace, scratch);
     let added = if known.is_ok() { added(&git, &workspace.base) } else { Vec::new() };
-    // By an index without what git noted in it, every file of a filter would look changed, and every file that a sparse
-    // checkout leaves out would look deleted.
+    // With a new index, every file with a filter would look changed, and every file outside a sparse checkout would
+    // look deleted.
     if known.is_err() || !(git.is_disarmed() || is_sparse(&git)) {
         absent_is_ok(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
         git.run(&["read-tree", &workspace.base])?;
     }
-    // New files are named in our index, so that the diff sees them and nothing of the workspace changes. One that cannot
-    // be read keeps no other from being seen.
+    // New files are added to the separate index, so that the diff includes them and the workspace stays unchanged. A
+    // file that cannot be read does not hide others.
     let names = scratch.with_extension("names");
     let shown = new_files(&git, added)?;
-    // Before they are in the index, where none of them is new.
+    // Before they are added to the index, where none of them is new.
     let unseen = hidden::new_files(&git, &workspace.base, &shown, &scratch.with_extension("rules"))?;
     if let Some(listed) = written(&shown, &names)? {
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
@@ -93,7 +95,8 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     absent_is_ok(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
-    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
+    let (text, cut) =
+        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = known.err().map(|why| {
         format!("the agent changed the `.git` of its workspace ({why}); its files are compared with the base")
     });
@@ -117,11 +120,12 @@ fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
     copy_index(&common, &index, scratch).map_err(|error| format!("its index cannot be read: {error}"))
 }
 
-/// Lists the files that the agent's index has and the base has not, also those that git would ignore.
+/// Returns the files that the agent's index has and the base has not, including ignored ones.
 fn added(git: &Git, base: &str) -> Vec<u8> {
     let how = ["diff", "--cached", "-z", "--name-only", "--no-renames", "--diff-filter=A"];
-    let listed = git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MOST);
-    // An index that makes no sense names nothing.
+    let listed =
+        git.beginning(&[how.as_slice(), &["--ignore-submodules=all", base, "--"]].concat(), MAX_DIFF_BYTES);
+    // An invalid index names nothing.
     listed.map(whole_names).unwrap_or_default()
 }
 
@@ -129,7 +133,7 @@ fn is_sparse(git: &Git) -> bool {
     git.run(&["config", "--type=bool", "core.sparseCheckout"]).is_ok_and(|answer| answer == "true")
 }
 
-/// Drops the name that was cut off.
+/// Drops a name that was cut off.
 fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     if cut {
         let end = listed.iter().rposition(|byte| *byte == 0).map_or(0, |end| end + 1);
@@ -138,17 +142,17 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
     listed
 }
 
-/// Lists new files that are not ignored, and those of the agent's index. Other repositories are left out.
+/// Returns new files that are not ignored, and those of the agent's index, without other repositories.
 fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, String> {
-    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MOST)?;
+    let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
     listed.extend(added);
     let files = listed.split_inclusive(|byte| *byte == 0).filter(|name| !name.ends_with(b"/\0"));
     Ok(files.flatten().copied().collect())
 }
 
-/// Writes the names into a file, and answers with the option that names it; none if there are no names. Only these are
-/// added, because adding a submodule looks into it as a diff would.
+/// Writes the names into a file and returns the option that names it; none if there are no names. Only these are added,
+/// because adding a submodule would open it as a diff would.
 fn written(files: &[u8], names: &Path) -> Result<Option<String>, String> {
     let place = names.to_str().filter(|_| !files.is_empty());
     if place.is_some() {
@@ -157,12 +161,12 @@ fn written(files: &[u8], names: &Path) -> Result<Option<String>, String> {
     Ok(place.map(|place| format!("--pathspec-from-file={place}")))
 }
 
-/// The repository that a working tree says it belongs to.
+/// Returns the repository that a working tree states.
 pub(super) fn common(git: &Git) -> Result<PathBuf, String> {
     git.run(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map(PathBuf::from)
 }
 
-/// The repository that the workspace was made with.
+/// Returns the repository that the workspace was made with.
 fn own_repository(workspace: &Workspace) -> Result<PathBuf, String> {
     match workspace.kind {
         IsolationKind::Clone => Ok(workspace.path.join(".git")),
@@ -171,20 +175,21 @@ fn own_repository(workspace: &Workspace) -> Result<PathBuf, String> {
 }
 
 fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
-    // The agent may have made a link or a pipe of any of it.
+    // The agent may have replaced any part by a link or a pipe.
     let (top, name) = (common.parent().unwrap_or(common), common.file_name().unwrap_or_default());
     let below = index.strip_prefix(common).map_err(io::Error::other)?;
     let index = Root::open(top)?.directory(Path::new(name))?.file(below)?;
     let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(scratch)?;
-    let copied = io::copy(&mut index.take(LARGEST_INDEX + 1), &mut copy)?;
-    if copied > LARGEST_INDEX { Err(io::Error::other("it is too large")) } else { Ok(()) }
+    let copied = io::copy(&mut index.take(MAX_INDEX_BYTES + 1), &mut copy)?;
+    if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
 fn of_branch(workspace: &Workspace, why: &str) -> Result<Compared, String> {
     let git = Git::at(&workspace.repository);
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];
     let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);
-    let (text, cut) = git.beginning(&attributes.diff(&[HOW.as_slice(), &compared].concat()), MOST)?;
+    let (text, cut) =
+        git.beginning(&attributes.diff(&[DIFF_OPTIONS.as_slice(), &compared].concat()), MAX_DIFF_BYTES)?;
     let note = format!("only what was committed to {} is compared with the base: {why}", workspace.branch);
     Ok(Compared { text, cut, notes: [note].into_iter().chain(attributes.as_text).collect() })
 }

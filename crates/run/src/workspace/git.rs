@@ -1,4 +1,4 @@
-//! The `git` program, for our own commands: no hooks, no questions, no surroundings but its own.
+//! The `git` program, for cowhand's own commands: without hooks, prompts and foreign environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use crate::child::{self, Bounds, Ran, WhyNot};
 
-/// For commands that only look.
-const QUICK: Duration = Duration::from_mins(1);
-/// For those that write a whole tree.
-const LONG: Duration = Duration::from_mins(10);
-/// What is kept of an answer.
-const ANSWER: usize = 1 << 20;
+/// Timeout of commands that only read.
+const SHORT_GIT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Timeout of commands that write a whole tree.
+const LONG_GIT_TIMEOUT: Duration = Duration::from_mins(10);
+/// Maximum size of kept output.
+const MAX_GIT_OUTPUT_BYTES: usize = 1 << 20;
 
-/// What of our environment git gets: where it finds its own things and the user's config.
-const PASSED_ON: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
+/// Variables that git gets: its paths and the user's config.
+const GIT_VARIABLES: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "XDG_CONFIG_HOME", "TZ"];
 
-/// What the repository's own config says otherwise would run programs of its choice, reach out, or tidy up by itself.
-const OVERRIDES: [&str; 8] = [
+/// Overrides of the repository's config, which could otherwise run programs, use the network, or start maintenance.
+const GIT_CONFIG_OVERRIDES: [&str; 8] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.splitIndex=false",
@@ -34,24 +34,26 @@ pub(super) struct Git {
     directory: PathBuf,
     patience: Duration,
     index: Option<PathBuf>,
-    /// A repository and a working tree, whatever the directory says about itself.
+    /// Repository and working tree, whatever the directory states.
     place: Option<(PathBuf, PathBuf)>,
-    /// Laid over the repository's own config.
+    /// Settings that override the repository's config.
     settings: Vec<(String, String)>,
 }
 
 impl Git {
     pub(super) fn at(directory: &Path) -> Self {
         let directory = directory.to_owned();
-        Self { directory, patience: QUICK, index: None, place: None, settings: Vec::new() }
+        Self { directory, patience: SHORT_GIT_TIMEOUT, index: None, place: None, settings: Vec::new() }
     }
 
-    /// Where an agent was at work. Its config may name programs for what git does to files: they would run as us, outside
-    /// of whatever held the agent. What the user's own config names stays.
+    /// Opens a directory in which an agent has worked. Its config may name filter programs, which would run outside the
+    /// agent's sandbox, so they are disabled. Filters of the user's own config stay.
     pub(super) fn after_agent(directory: &Path) -> Result<Self, String> {
         let git = Self::at(directory);
-        let answer =
-            git.ran(&["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."], ANSWER)?;
+        let answer = git.ran(
+            &["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."],
+            MAX_GIT_OUTPUT_BYTES,
+        )?;
         if answer.cut {
             return Err(format!("the config of {} is longer than any", directory.display()));
         }
@@ -59,49 +61,49 @@ impl Git {
         Ok(Self { settings, ..git })
     }
 
-    /// It may take longer.
+    /// Sets the long timeout.
     pub(super) fn patient(self) -> Self {
-        Self { patience: LONG, ..self }
+        Self { patience: LONG_GIT_TIMEOUT, ..self }
     }
 
-    /// With an index of our own, so that nothing is changed.
+    /// Uses a separate index, so that nothing is changed.
     pub(super) fn with_index(self, index: PathBuf) -> Self {
         Self { index: Some(index), ..self }
     }
 
-    /// With this repository and this working tree, without asking the tree which repository it belongs to.
+    /// Uses this repository and this working tree, without asking the tree for its repository.
     pub(super) fn on(self, repository: PathBuf, tree: PathBuf) -> Self {
         Self { place: Some((repository, tree)), ..self }
     }
 
-    /// Returns the working tree that `on` named.
+    /// Returns the working tree that `on` set.
     pub(super) fn tree(&self) -> Option<&Path> {
         self.place.as_ref().map(|(_, tree)| tree.as_path())
     }
 
-    /// Tells whether the repository names filters of its own, which are off here: their files look changed.
+    /// Returns true if filters of the repository are disabled, so that their files look changed.
     pub(super) fn is_disarmed(&self) -> bool {
         !self.settings.is_empty()
     }
 
-    /// What it answers, without the end of the line; or what is wrong, in its own words.
+    /// Returns the output without the line end, or git's error message.
     pub(super) fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        let ran = self.ran(arguments, ANSWER)?;
+        let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
         }
         Err(complaint(arguments, &ran))
     }
 
-    /// The beginning of what it answers, and whether there was more.
+    /// Returns the beginning of the output, and whether there was more.
     pub(super) fn beginning(&self, arguments: &[&str], most: usize) -> Result<(Vec<u8>, bool), String> {
         let ran = self.ran(arguments, most)?;
         if ran.status.success() { Ok((ran.stdout, ran.cut)) } else { Err(complaint(arguments, &ran)) }
     }
 
-    /// Whether it says yes.
+    /// Returns true if the command succeeds.
     pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, String> {
-        let ran = self.ran(arguments, ANSWER)?;
+        let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
@@ -111,7 +113,9 @@ impl Git {
 
     fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, String> {
         let mut command = Command::new("git");
-        command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        command
+            .env_clear()
+            .envs(GIT_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.envs([("LC_ALL", "C"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_OPTIONAL_LOCKS", "0")]);
         if let Some(index) = &self.index {
             command.env("GIT_INDEX_FILE", index);
@@ -119,18 +123,18 @@ impl Git {
         if let Some((repository, tree)) = &self.place {
             command.env("GIT_DIR", repository).env("GIT_WORK_TREE", tree);
         }
-        // Missing objects are not asked for elsewhere, by whatever way the config names.
+        // Missing objects are not fetched.
         command.envs([("GIT_ALLOW_PROTOCOL", "file"), ("GIT_NO_LAZY_FETCH", "1")]);
-        // A commit is what its name says, not what the repository would put in its place.
+        // Replacement objects are ignored.
         command.env("GIT_NO_REPLACE_OBJECTS", "1");
-        // A path means the file of that name.
+        // Paths are literal.
         command.env("GIT_LITERAL_PATHSPECS", "1");
         command.env("GIT_CONFIG_COUNT", self.settings.len().to_string());
         for (number, (key, value)) in self.settings.iter().enumerate() {
             command.env(format!("GIT_CONFIG_KEY_{number}"), key);
             command.env(format!("GIT_CONFIG_VALUE_{number}"), value);
         }
-        for setting in OVERRIDES {
+        for setting in GIT_CONFIG_OVERRIDES {
             command.args(["-c", setting]);
         }
         command.args(arguments).current_dir(&self.directory);
@@ -155,7 +159,7 @@ fn complaint(arguments: &[&str], ran: &Ran) -> String {
     }
 }
 
-/// From `scope NUL key LF value NUL …`: what takes the sting out of each filter that the repository itself names.
+/// Returns settings that disable each filter that the repository itself names, from `scope NUL key LF value NUL …`.
 fn disarmed(answer: &str) -> Vec<(String, String)> {
     let mut words = answer.split('\0');
     let mut settings = Vec::new();

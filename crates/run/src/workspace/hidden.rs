@@ -1,5 +1,5 @@
-//! What an agent could keep out of the diff: files that its own ignore rules cover, text that its attributes call binary,
-//! and files in a repository inside of the workspace.
+//! Changes that an agent could hide from the diff: files that its ignore rules cover, text that its attributes mark as
+//! binary, and files in a nested repository.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -13,22 +13,22 @@ use super::git::Git;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
 
-/// The longest list of names, and the longest file of rules, that is read.
-const MOST: usize = 1 << 20;
-/// The longest list of the files of a commit.
-const MOST_OF_BASE: usize = 1 << 26;
-/// So many names are in a note; the rest is counted.
-const NAMED: usize = 10;
-/// So many files of an inner repository are counted.
-const COUNTED: usize = 10_000;
+/// Maximum size of a list of names and of a file of rules.
+const MAX_LIST_BYTES: usize = 1 << 20;
+/// Maximum size of the list of files of a commit.
+const MAX_BASE_BYTES: usize = 1 << 26;
+/// Number of names in a note; the others are counted.
+const MAX_NAMED_FILES: usize = 10;
+/// Maximum number of files of a nested repository that are counted.
+const MAX_COUNTED_FILES: usize = 10_000;
 
-/// Tells which new files are neither in the diff nor ignored by the base. `shown` are the new files that are in the diff,
+/// Describes new files that are neither in the diff nor ignored by the base. `shown` are the new files in the diff,
 /// each with a NUL at its end; `rules` is a file that may be written.
 pub(super) fn new_files(git: &Git, base: &str, shown: &[u8], rules: &Path) -> Result<Vec<String>, String> {
     let failed = |error| format!("{}: {error}", rules.display());
     fs::write(rules, rules_of(git, base)?).map_err(failed)?;
     let exclude = format!("--exclude-from={}", rules.display());
-    let every = git.beginning(&["ls-files", "-z", "--others", &exclude], MOST);
+    let every = git.beginning(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
     absent_is_ok(fs::remove_file(rules)).map_err(failed)?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
@@ -43,26 +43,26 @@ pub(super) fn new_files(git: &Git, base: &str, shown: &[u8], rules: &Path) -> Re
             listed(&hidden)
         ));
     }
-    for name in inner.iter().take(NAMED) {
+    for name in inner.iter().take(MAX_NAMED_FILES) {
         let name = String::from_utf8_lossy(name);
         let count = match git.tree().map_or(0, |tree| files_below(&tree.join(&*name))) {
-            COUNTED => format!("{COUNTED} or more"),
+            MAX_COUNTED_FILES => format!("{MAX_COUNTED_FILES} or more"),
             count => count.to_string(),
         };
         notes.push(format!(
             "{name:?} is a repository of its own, which is not in the diff; files in it: {count}"
         ));
     }
-    if let Some(more) = inner.len().checked_sub(NAMED).filter(|more| *more > 0) {
+    if let Some(more) = inner.len().checked_sub(MAX_NAMED_FILES).filter(|more| *more > 0) {
         notes.push(format!("more repositories inside of the workspace that are not in the diff: {more}"));
     }
     Ok(notes)
 }
 
-/// Tells in which submodules of the base something was written since then. Git would compare their files by a process that
-/// obeys the submodule's own config.
+/// Describes the submodules of the base in which something was written since then. Git would compare their files in a
+/// process that uses the submodule's config.
 pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, String> {
-    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", base], MOST_OF_BASE)?;
+    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
     let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let names = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
     let Some(tree) = git.tree() else { return Ok(None) };
@@ -77,19 +77,19 @@ pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Opt
     }))
 }
 
-/// Lists the first names and counts the rest.
+/// Lists the first names and counts the others.
 fn listed(names: &[&[u8]]) -> String {
-    let first = names.iter().take(NAMED).map(|name| format!("{:?}", String::from_utf8_lossy(name)));
+    let first = names.iter().take(MAX_NAMED_FILES).map(|name| format!("{:?}", String::from_utf8_lossy(name)));
     let mut list = first.collect::<Vec<_>>().join(", ");
-    if names.len() > NAMED {
+    if names.len() > MAX_NAMED_FILES {
         list.push_str(", …");
     }
     list
 }
 
-/// Collects the rules of all `.gitignore` files of the base, as they would be written at its top.
+/// Collects the rules of all `.gitignore` files of the base, rewritten for its top directory.
 fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, String> {
-    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", "--name-only", base], MOST_OF_BASE)?;
+    let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", "--name-only", base], MAX_BASE_BYTES)?;
     let mut rules = Vec::new();
     for name in listed.split(|byte| *byte == 0) {
         let directory = match name.strip_suffix(b".gitignore") {
@@ -98,7 +98,7 @@ fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, String> {
             _ => continue,
         };
         let Ok(name) = std::str::from_utf8(name) else { continue };
-        let (text, _) = git.beginning(&["cat-file", "blob", &format!("{base}:{name}")], MOST)?;
+        let (text, _) = git.beginning(&["cat-file", "blob", &format!("{base}:{name}")], MAX_LIST_BYTES)?;
         for line in text.split(|byte| *byte == b'\n') {
             rules.extend(at_top(directory, line));
         }
@@ -106,7 +106,7 @@ fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, String> {
     Ok(rules)
 }
 
-/// Returns a line of a `.gitignore` as a line of one at the top. The directory is empty or has a slash at its end.
+/// Rewrites a line of a `.gitignore` for the top directory. `directory` is empty or ends with a slash.
 fn at_top(directory: &[u8], line: &[u8]) -> Vec<u8> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() || line.starts_with(b"#") {
@@ -133,7 +133,7 @@ fn at_top(directory: &[u8], line: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// Counts the files below a directory, without its own `.git`, up to `COUNTED`. Links are not followed.
+/// Counts the files below a directory, without its own `.git`, up to `MAX_COUNTED_FILES`. Links are not followed.
 fn files_below(top: &Path) -> usize {
     let (mut count, mut open) = (0, vec![top.to_owned()]);
     while let Some(directory) = open.pop() {
@@ -146,7 +146,7 @@ fn files_below(top: &Path) -> usize {
                 }
                 _ => count += 1,
             }
-            if count == COUNTED {
+            if count == MAX_COUNTED_FILES {
                 return count;
             }
         }
@@ -154,15 +154,15 @@ fn files_below(top: &Path) -> usize {
     count
 }
 
-/// Whether anything in a directory was changed since then, by the time that nobody can set. Of a large one, the rest that is
-/// not looked at counts as changed.
+/// Returns true if anything in a directory was changed since then, by the inode's time of change, which no user can
+/// set. Entries beyond the limit count as changed.
 fn is_written_below(top: &Path, since: SystemTime) -> bool {
     let (mut count, mut open) = (0, vec![top.to_owned()]);
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             count += 1;
             let Ok(found) = entry.metadata() else { continue };
-            if count == COUNTED || (!found.is_dir() && changed_at(&found) >= since) {
+            if count == MAX_COUNTED_FILES || (!found.is_dir() && changed_at(&found) >= since) {
                 return true;
             }
             if found.is_dir() {
@@ -173,30 +173,31 @@ fn is_written_below(top: &Path, since: SystemTime) -> bool {
     false
 }
 
-/// How a diff is asked for so that no attributes but those of the base decide what is shown.
+/// Options of a diff that uses only the attributes of the base.
 pub(super) struct Attributes {
-    /// Before the name of the command.
+    /// Options before the name of the command.
     pub(super) before: Vec<String>,
-    /// All files are shown as text, and this is why.
+    /// Reason why all files are shown as text.
     pub(super) as_text: Option<String>,
 }
 
 impl Attributes {
-    /// `names` are the options that list what is compared.
+    /// Determines the options. `names` are the options that list what is compared.
     pub(super) fn of(git: &Git, repository: &Path, base: &str, names: &[&str]) -> Self {
-        // The config may name another file of attributes, or call every file too big to be looked into.
+        // The config may name another attributes file, or mark every file as too big.
         let set = ["-c", "core.attributesFile=/dev/null", "-c", "core.bigFileThreshold=512m"];
         let mut before: Vec<String> = set.map(str::to_owned).to_vec();
         let mut as_text = hides_text(repository).then(|| {
             let file = repository.join("info/attributes");
             format!("{} says which files are not shown as text; all are shown as text here", file.display())
         });
-        // Versions of git before 2.41 do not know it.
+        // Git before 2.41 does not support it.
         let source = format!("--attr-source={base}");
         if git.run(&[&source, "version"]).is_ok() {
             before.push(source);
         } else if as_text.is_none() {
-            let listed = git.beginning(&[["diff", "-z", "--name-only"].as_slice(), names].concat(), MOST);
+            let listed =
+                git.beginning(&[["diff", "-z", "--name-only"].as_slice(), names].concat(), MAX_LIST_BYTES);
             let is_one = |name: &[u8]| name == b".gitattributes" || name.ends_with(b"/.gitattributes");
             let changed = listed.is_ok_and(|(names, _)| names.split(|byte| *byte == 0).any(is_one));
             as_text = changed.then(|| {
@@ -214,16 +215,16 @@ impl Attributes {
     }
 }
 
-/// Tells whether the repository's `info/attributes` may keep text from being shown. Git reads it whatever it is told.
+/// Returns true if the repository's `info/attributes` may hide text. Git always reads that file.
 fn hides_text(repository: &Path) -> bool {
     let root = Root::open(repository);
-    match root.and_then(|root| root.read(Path::new("info/attributes"), MOST as u64)) {
+    match root.and_then(|root| root.read(Path::new("info/attributes"), MAX_LIST_BYTES as u64)) {
         Ok(text) => {
             let text = String::from_utf8_lossy(&text);
             text.contains("diff") || text.contains("binary")
         }
         Err(NotOpened::Missing) => false,
-        // What cannot be read may say it.
+        // A file that cannot be read may hide text.
         Err(_) => true,
     }
 }

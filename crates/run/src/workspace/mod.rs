@@ -1,10 +1,10 @@
 //! Workspaces: a worktree or a clone for one job, made before it starts and removed after its end.
 //!
-//! All of it is done by the `git` program, in the repository that the agent's directory belongs to. Nothing here is
-//! async: callers have a thread to wait on.
+//! The `git` program does the work, in the repository of the agent's directory. Nothing here is async: callers use a
+//! blocking thread.
 //!
-//! A branch goes with its workspace only if no commit goes with it. One that holds commits which no other branch, tag or
-//! remote has stays, whatever the job came to: it is what the job made.
+//! A branch is removed with its workspace only if no commit is lost. A branch with commits that no other branch, tag or
+//! remote has stays, whatever the outcome of the job: it is the job's result.
 
 mod alternates;
 mod diff;
@@ -21,22 +21,22 @@ use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
 use git::Git;
-pub use remove::{Left, branch_has_gone, remove};
+pub use remove::{Left, branch_is_removed, remove};
 pub use setup::{Setup, SetupFailure, set_up};
 
-/// What a workspace can be made from.
+/// Basis of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ground {
-    /// The top of the working tree.
+    /// Top of the working tree.
     pub repository: PathBuf,
-    /// The agent's directory below that.
+    /// Agent's directory below that.
     pub below: PathBuf,
-    /// The commit to begin with.
+    /// Commit to begin with.
     pub base: String,
 }
 
 impl Ground {
-    /// Looks at the agent's directory; the error is a sentence with git's words in it.
+    /// Examines the agent's directory. The error is a message that contains git's.
     pub fn of(directory: &Path, rules: &IsolationRules) -> Result<Self, String> {
         let git = Git::at(directory);
         let no =
@@ -55,7 +55,7 @@ impl Ground {
         Ok(Self { repository: PathBuf::from(repository), below: PathBuf::from(below), base })
     }
 
-    /// The first of these names that a branch can have; else what is wrong with the first.
+    /// Returns the first of these names that a branch can have, else the error of the first.
     pub fn first_free(&self, names: &[String]) -> Result<String, String> {
         let mut wrong = None;
         for name in names {
@@ -77,7 +77,7 @@ impl Ground {
     }
 }
 
-/// Makes it, and answers with the directory in it to work in. What was made of one that failed, `remove` removes.
+/// Makes the workspace and returns the working directory in it. After an error, `remove` removes what was made.
 pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
     let Workspace { path, repository, branch, base, .. } = workspace;
     let place = path.to_str().ok_or_else(|| format!("{} is not a path in UTF-8", path.display()))?;
@@ -89,24 +89,24 @@ pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
         IsolationKind::Clone => clone(&git, workspace, place)?,
         IsolationKind::Shared => return Err("a shared directory is not made".to_owned()),
     }
-    desk(workspace, below)
+    working_directory(workspace, below)
 }
 
-/// Where in the workspace the agent works.
-pub fn desk(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
-    // Without the slash that git puts at the end.
-    let desk: PathBuf = workspace.path.join(below).components().collect();
+/// Returns the agent's directory in the workspace.
+pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
+    // Without the slash that git appends.
+    let working_directory: PathBuf = workspace.path.join(below).components().collect();
     match Root::open(&workspace.path).and_then(|root| root.directory(below)) {
-        Ok(_) => Ok(desk),
+        Ok(_) => Ok(working_directory),
         Err(NotOpened::Missing) => {
             Err(format!("there is no directory {} in {}", below.display(), workspace.base))
         }
-        Err(error) => Err(format!("{} cannot be worked in: {error}", desk.display())),
+        Err(error) => Err(format!("{} cannot be worked in: {error}", working_directory.display())),
     }
 }
 
-/// Objects are copied, not linked: an agent that damages its own harms nobody. Its `origin` is the repository's own, so
-/// that a push goes where a person's would.
+/// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own. Its `origin` is
+/// that of the repository, so that a push goes to the same place as a person's.
 fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), String> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;

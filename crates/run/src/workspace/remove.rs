@@ -15,22 +15,22 @@ use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
 
-/// What is left once the directory is gone.
+/// What is left after the directory is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// It holds commits that are nowhere else.
+    /// The branch contains commits that are nowhere else.
     Branch,
 }
 
-/// May be done again, also if the last one was killed half way. `folder` is where all workspaces are: nothing outside of
-/// it is ever removed.
+/// Removes a workspace. It can be repeated, also after an interruption. `folder` contains all workspaces: nothing
+/// outside of it is ever removed.
 pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, String> {
     let path = &workspace.path;
     if path.parent() != Some(folder) {
         return Err(format!("{} is not in {}", path.display(), folder.display()));
     }
-    // A repository that is gone has nothing to be told.
+    // A missing repository has no record of the worktree.
     let known = workspace.repository.is_dir();
     if known && workspace.kind == IsolationKind::Clone {
         bring_home(workspace)?;
@@ -45,19 +45,19 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, String> {
     drop_branch(workspace)
 }
 
-/// Whether the branch of a workspace that is gone could go now, or has: its commits are elsewhere by now.
-pub fn branch_has_gone(workspace: &Workspace) -> Result<bool, String> {
+/// Returns true if the branch of a removed workspace could be removed, because its commits are elsewhere by now.
+pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, String> {
     if !workspace.repository.is_dir() {
         return Ok(true);
     }
     Ok(drop_branch(workspace)? == Left::Nothing)
 }
 
-/// The commits of a clone that are nowhere else become a branch of the repository it was made from.
+/// Copies the commits of a clone that are nowhere else into a branch of the original repository.
 fn bring_home(workspace: &Workspace) -> Result<(), String> {
     match leads_elsewhere(&workspace.path) {
         Ok(None) => {}
-        // Fetching from it would copy commits of a repository that the agent may not read.
+        // A fetch would copy commits of a repository that the agent may not read.
         Ok(Some(what)) => {
             let path = workspace.path.display();
             warn!(job = %workspace.job, "the commits in {path} are not taken over: its agent made {what} lead elsewhere");
@@ -66,7 +66,7 @@ fn bring_home(workspace: &Workspace) -> Result<(), String> {
         Err(error) => return Err(format!("cannot look at {}: {error}", workspace.path.display())),
     }
     let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
-    // Made half, or broken by its agent: there is nothing that could be brought.
+    // An incomplete or damaged clone has nothing to copy.
     let Ok(tip) = clone.run(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]) else { return Ok(()) };
     let own =
         ["rev-list", "--ignore-missing", "-n", "1", &tip, "--not", &workspace.base, "--remotes", "--tags"];
@@ -79,11 +79,11 @@ fn bring_home(workspace: &Workspace) -> Result<(), String> {
     git.run(&["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", &source, &target]).map(drop)
 }
 
-/// What in the repository of a clone is not its own: a link, or a file that names another repository. Our clones have
-/// neither.
+/// Returns what in the repository of a clone leads elsewhere: a link, or a file that names another repository. Clones
+/// of cowhand have neither.
 fn leads_elsewhere(clone: &Path) -> Result<Option<String>, NotOpened> {
     let git = match Root::open(clone).and_then(|root| root.directory(Path::new(".git"))) {
-        // Half made, or not a repository any more: git says so.
+        // An incomplete or damaged repository: git reports it.
         Err(NotOpened::Missing) if !clone.join(".git").is_file() => return Ok(None),
         Err(NotOpened::Missing | NotOpened::Link) => return Ok(Some(".git".to_owned())),
         git => git?,
@@ -114,7 +114,7 @@ fn holds_link(folder: &Root) -> Result<bool, NotOpened> {
     Ok(false)
 }
 
-/// Also if it is locked, or its directory is gone.
+/// Removes the record of a worktree, also if it is locked or its directory is missing.
 fn forget_worktree(workspace: &Workspace) -> Result<(), String> {
     let git = Git::at(&workspace.repository);
     let place = workspace.path.to_string_lossy();
@@ -125,7 +125,7 @@ fn forget_worktree(workspace: &Workspace) -> Result<(), String> {
     Ok(())
 }
 
-/// Ours, unless it has commits that no other branch, tag or remote has.
+/// Removes the branch unless it has commits that no other branch, tag or remote has.
 fn drop_branch(workspace: &Workspace) -> Result<Left, String> {
     let git = Git::at(&workspace.repository);
     let (reference, exclude) = (head(&workspace.branch), format!("--exclude={}", workspace.branch));
@@ -134,18 +134,18 @@ fn drop_branch(workspace: &Workspace) -> Result<Left, String> {
     }
     let tip = git.run(&["rev-parse", "--verify", &reference])?;
     let elsewhere = ["--not", &workspace.base, &exclude, "--branches", "--tags", "--remotes"];
-    // A ref that leads to nothing, which any agent could have written, holds no commits.
+    // A dangling ref, which any agent could have written, contains no commits.
     let own =
         git.run(&[["rev-list", "--ignore-missing", "-n", "1", &tip].as_slice(), &elsewhere].concat())?;
     if !own.is_empty() {
         return Ok(Left::Branch);
     }
-    // Not if it has moved since.
+    // Only if it has not moved since.
     git.run(&["update-ref", "-d", &reference, &tip])?;
     Ok(Left::Nothing)
 }
 
-/// Removes it, links as links; an agent may have taken away our right to.
+/// Removes a folder without following links. The agent may have changed modes.
 fn clear(path: &Path) -> io::Result<()> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -163,7 +163,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets its owner into every folder again; links are not followed.
+/// Gives the owner access to every folder again; links are not followed.
 fn thaw(folder: &Path) -> io::Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! The set-up command, before the agent begins.
+//! The set-up command, which runs before the agent.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -9,24 +9,24 @@ use crate::minder::Minded;
 
 #[derive(Debug)]
 pub struct Setup<'a> {
-    /// The `cowhand` program, which minds it.
+    /// The `cowhand` program, which runs the minder.
     pub minder: &'a Path,
     pub command: &'a [String],
     pub directory: &'a Path,
-    /// All that it gets.
+    /// Complete environment.
     pub environment: &'a [(String, String)],
-    /// None means for ever.
+    /// Timeout, or none.
     pub patience: Option<Duration>,
     pub stop: &'a AtomicBool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum SetupFailure {
-    /// A sentence.
+    /// A message for people.
     CannotStart(String),
-    /// A sentence, with what it said last.
+    /// A message for people, with the last output.
     Failed(String),
-    /// Its end was wanted.
+    /// A stop was requested.
     Stopped,
 }
 

@@ -1,4 +1,4 @@
-//! Waking those who follow the event log, so that they need not look again and again.
+//! Notification of readers of the event log, so that they need not poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,17 @@ use tokio::sync::{Mutex, watch};
 
 use crate::{Database, Store};
 
-/// Processes on other machines write to the same PostgreSQL, and nobody here hears of it: it is looked at this often,
-/// by one for all who follow.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often PostgreSQL is polled for events of other processes. One reader polls for all.
+const POSTGRES_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// To SQLite only one process writes, so this is for the case that somebody broke that rule.
-const FALLBACK: Duration = Duration::from_secs(5);
+/// How often readers of SQLite look again. Only one process writes, so this covers only a violation of that rule.
+const SQLITE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The number of the newest event that this process knows of, 0 before its first.
+/// Number of the newest event that this process knows, 0 before the first.
 #[derive(Debug, Clone)]
 pub(crate) struct Committed {
     newest: watch::Sender<i64>,
-    /// Whoever has it looks for what others have written.
+    /// Held by the reader that polls for others.
     looking: Arc<Mutex<()>>,
 }
 
@@ -27,8 +26,8 @@ impl Committed {
         Self { newest: watch::Sender::new(0), looking: Arc::default() }
     }
 
-    /// Called after the commit, so that whoever wakes up finds what there is. Two commits may tell of themselves
-    /// in either order; the newer one stays.
+    /// Records a committed event. Called after the commit, so that readers that wake up find it. Commits may arrive in
+    /// either order; the highest number stays.
     pub(crate) fn reached(&self, seq: i64) {
         self.newest.send_if_modified(|newest| {
             let newer = seq > *newest;
@@ -39,33 +38,32 @@ impl Committed {
 }
 
 impl Store {
-    /// For [`Self::changed`]: take it before a look, and nothing that comes during the look is missed.
+    /// Returns the newest known event, for [`Self::changed`]. Call it before reading, so that no event is missed.
     pub fn committed(&self) -> i64 {
         *self.committed.newest.borrow()
     }
 
-    /// Returns when there is an event beyond this one, at once if there is already, or when it is time to look all the
-    /// same.
+    /// Returns when there is an event after this one, or when it is time to look again.
     pub async fn changed(&self, after: i64) {
         let mut newest = self.committed.newest.subscribe();
-        // Which of the two it was makes no difference: the caller looks.
+        // The caller reads in both cases.
         tokio::select! {
             _ = newest.wait_for(|newest| *newest > after) => {}
             () = self.look_for_others() => {}
         }
     }
 
-    /// One of those who wait looks for all of them; when it goes, the next one takes its turn.
+    /// Polls for all waiting readers; when this reader ends, the next one takes over.
     async fn look_for_others(&self) {
         if matches!(self.database, Database::Sqlite { .. }) {
-            return tokio::time::sleep(FALLBACK).await;
+            return tokio::time::sleep(SQLITE_POLL_INTERVAL).await;
         }
         let _turn = self.committed.looking.lock().await;
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POSTGRES_POLL_INTERVAL).await;
             match self.last_event().await {
                 Ok(seq) => self.committed.reached(seq),
-                // Whoever waits looks now, and hears what is wrong.
+                // The caller reads and gets the error.
                 Err(_) => return,
             }
         }

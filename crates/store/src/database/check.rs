@@ -1,4 +1,4 @@
-//! Whether a store could be opened, found out without changing anything: another process may be at work with it.
+//! Checks whether a store could be opened, without changing it: another process may use it.
 
 use std::path::Path;
 use std::str::FromStr as _;
@@ -12,15 +12,16 @@ use super::migrations::{POSTGRES, SQLITE};
 use super::open;
 use crate::Store;
 
-/// The newest migration that a store has. A store without this table is a new one.
-const NEWEST: &str = "select max(version) from _sqlx_migrations";
+/// Newest migration of a store. A store without this table is new.
+const NEWEST_MIGRATION: &str = "select max(version) from _sqlx_migrations";
 
 impl Store {
-    /// Fails if `place` cannot be opened: its server does not answer, or it was written by a newer version. A file that
-    /// is not there is fine, since opening makes it.
+    /// Fails if `place` cannot be opened: its server does not answer, or a newer version wrote it. A missing file is no
+    /// error, since opening creates it.
     pub async fn check_place(place: &str) -> Result<(), StoreError> {
-        let cannot =
-            |place: String| move |why: sqlx::Error| StoreError::Open { place, why: open::told(&why) };
+        let cannot = |place: String| {
+            move |why: sqlx::Error| StoreError::Open { place, why: open::server_message(&why) }
+        };
         if !open::is_postgres(place) {
             let path = Path::new(place);
             if !path.exists() {
@@ -28,7 +29,7 @@ impl Store {
             }
             let options = open::options(path).read_only(true);
             let mut file = options.connect().await.map_err(cannot(place.to_owned()))?;
-            let found = sqlx::query(NEWEST).fetch_one(&mut file).await.ok();
+            let found = sqlx::query(NEWEST_MIGRATION).fetch_one(&mut file).await.ok();
             let found = found.and_then(|row| row.try_get(0).ok());
             file.close().await.map_err(cannot(place.to_owned()))?;
             return known(found, &SQLITE, place);
@@ -36,7 +37,7 @@ impl Store {
         let options = PgConnectOptions::from_str(place).map_err(cannot("postgres".to_owned()))?;
         let shown = open::shown(&options);
         let mut server = options.connect().await.map_err(cannot(shown.clone()))?;
-        let found = sqlx::query(NEWEST).fetch_one(&mut server).await.ok();
+        let found = sqlx::query(NEWEST_MIGRATION).fetch_one(&mut server).await.ok();
         let found = found.and_then(|row| row.try_get(0).ok());
         server.close().await.map_err(cannot(shown.clone()))?;
         known(found, &POSTGRES, &shown)

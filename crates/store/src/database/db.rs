@@ -1,4 +1,4 @@
-//! One face for two databases: arguments, rows and the transaction that a verb works in.
+//! One interface for both databases: arguments, rows and the transaction of a verb.
 
 use cowhand_core::actor::Actor;
 use cowhand_core::id::ScheduleId;
@@ -19,15 +19,15 @@ statements! {
         postgres "select (extract(epoch from clock_timestamp()) * 1000000)::bigint as now";
 }
 
-/// A transaction under way. Events that a verb records are numbered and written at its very end, so that on
-/// PostgreSQL the row that numbers them is held as shortly as can be.
+/// A transaction. Recorded events are numbered and written at its end, so that on PostgreSQL the row of the counter is
+/// locked as briefly as possible.
 #[derive(Debug)]
 pub(crate) struct Tx<'c> {
     connection: Connection<'c>,
     pub(crate) recorded: Vec<Recorded>,
-    /// On whose account.
+    /// Actor on whose behalf the verb runs.
     pub(crate) by: Option<Actor>,
-    /// When the verb was called, by the clocks of the store if it has any.
+    /// Time of the call, by the store's clock if it has one.
     present: Option<Moment>,
 }
 
@@ -58,13 +58,13 @@ impl<'c> Tx<'c> {
         self.present
     }
 
-    /// The present, with the boot clock if the store has one.
+    /// Returns `now` with the boot clock, if the store has one.
     pub(crate) fn moment(&self, now: Timestamp) -> Moment {
         Moment { wall: now, boot: self.present.and_then(|present| present.boot) }
     }
 
-    /// The clock that leases are counted on: nodes that share a database have only its own in common. A time that was
-    /// made up, without a boot clock, is taken as it is.
+    /// Returns the time for leases: nodes that share a database have only the clock of the database in common. A time
+    /// without a boot clock is used as it is.
     pub(crate) async fn lease_clock(&mut self, now: Timestamp) -> Result<Moment, StoreError> {
         let shared = matches!(self.connection, Connection::Postgres(_)) && self.present.is_some();
         if !shared {
@@ -78,7 +78,7 @@ impl<'c> Tx<'c> {
         self.recorded.push(recorded);
     }
 
-    /// How many rows it touched.
+    /// Executes a statement and returns the number of changed rows.
     pub(crate) async fn execute(&mut self, sql: Statement, args: Vec<Arg>) -> Result<u64, StoreError> {
         let done = match &mut self.connection {
             Connection::Sqlite(c) => {
@@ -109,7 +109,7 @@ impl<'c> Tx<'c> {
         Ok(self.all(sql, args).await?.pop())
     }
 
-    /// Asks the database whether it takes the text.
+    /// Prepares a statement without running it.
     pub(crate) async fn prepare(&mut self, sql: Statement) -> Result<(), StoreError> {
         use sqlx::{Executor, SqlSafeStr};
         let prepared = match &mut self.connection {
@@ -120,7 +120,7 @@ impl<'c> Tx<'c> {
     }
 }
 
-/// A value on its way into a statement. A missing one still knows its type, which PostgreSQL asks for.
+/// Value of a statement's argument. A null also has a type, which PostgreSQL requires.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Arg {
     Int(Option<i64>),
@@ -141,7 +141,7 @@ fn bind_postgres(sql: Statement, args: Vec<Arg>) -> Query<'static, Postgres, PgA
     })
 }
 
-/// `args![id, now, "word"]`: anything that has a column's form.
+/// Builds arguments: `args![id, now, "word"]`.
 macro_rules! args {
     ($($value:expr),* $(,)?) => { vec![$($crate::database::db::Arg::from($value)),*] };
 }
@@ -159,8 +159,8 @@ impl From<u32> for Arg {
     }
 }
 
-/// jiff does not read its own largest instant back from microseconds.
-const LAST: Timestamp = Timestamp::constant(253_402_207_199, 0);
+/// Largest timestamp that jiff can read back from microseconds.
+const MAX_TIMESTAMP: Timestamp = Timestamp::constant(253_402_207_199, 0);
 
 impl From<Timestamp> for Arg {
     fn from(at: Timestamp) -> Self {
@@ -176,7 +176,7 @@ impl From<Option<i64>> for Arg {
 
 impl From<Option<Timestamp>> for Arg {
     fn from(at: Option<Timestamp>) -> Self {
-        Self::Int(at.map(|at| at.min(LAST).as_microsecond()))
+        Self::Int(at.map(|at| at.min(MAX_TIMESTAMP).as_microsecond()))
     }
 }
 
@@ -199,7 +199,7 @@ impl From<String> for Arg {
 }
 
 impl From<Option<String>> for Arg {
-    /// PostgreSQL takes no NUL in a text, and a prompt or an agent's summary may hold one.
+    /// Replaces NUL characters: PostgreSQL does not accept them in a text, and a prompt or summary may contain one.
     fn from(text: Option<String>) -> Self {
         Self::Text(text.map(|text| if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }))
     }
@@ -217,7 +217,7 @@ impl From<ScheduleId> for Arg {
     }
 }
 
-/// A row on its way out, and the statement it came from.
+/// A row, and the statement that it came from.
 #[derive(Debug)]
 pub(crate) struct Row(&'static str, AnyRow);
 
@@ -240,7 +240,7 @@ impl Row {
         value.map_err(|error| StoreError::statement(self.0, error))
     }
 
-    /// A word, an id or a name that has to parse; anything else means that somebody else wrote the row.
+    /// Parses a word, an id or a name. A value that does not parse was not written by cowhand.
     pub(crate) fn parse<T: std::str::FromStr>(&self, column: &'static str) -> Result<T, StoreError> {
         let text: String = self.get(column)?;
         text.parse().map_err(|_| self.unreadable(column, &text))
@@ -275,7 +275,7 @@ impl Row {
         micros.map(read).transpose()
     }
 
-    /// A wall time, with the boot clock beside it.
+    /// Reads a wall time and the boot clock beside it.
     pub(crate) fn moment_opt(
         &self,
         wall: &'static str,

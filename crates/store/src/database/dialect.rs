@@ -1,6 +1,6 @@
-//! The few places where the two databases do not take the same text.
+//! The differences between the SQL of the two databases.
 
-/// One statement, as each database wants it.
+/// One statement in the text of each database.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Statement {
     pub(crate) name: &'static str,

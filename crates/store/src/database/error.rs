@@ -1,4 +1,4 @@
-//! What can go wrong with the store, in words that say what to do.
+//! Errors of the store, with what to do.
 
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::Refused;
@@ -87,10 +87,10 @@ impl StoreError {
     }
 }
 
-/// Whether SQLite says that the file is malformed, or no database at all.
+/// Returns true if SQLite reports that the file is malformed or not a database.
 pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
-    const CORRUPT: i32 = 11;
-    const NOT_A_DATABASE: i32 = 26;
+    const SQLITE_CORRUPT: i32 = 11;
+    const SQLITE_NOTADB: i32 = 26;
     let mut next = Some(error);
     while let Some(error) = next {
         let code = match error.downcast_ref::<sqlx::Error>() {
@@ -99,9 +99,9 @@ pub(crate) fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
             }
             _ => None,
         };
-        // The low byte is the kind, the rest says more.
+        // The low byte is the primary code, the rest is the extended code.
         let code = code.and_then(|code| code.parse::<i32>().ok()).map(|code| code & 0xff);
-        if matches!(code, Some(CORRUPT | NOT_A_DATABASE)) {
+        if matches!(code, Some(SQLITE_CORRUPT | SQLITE_NOTADB)) {
             return true;
         }
         next = error.source();

@@ -1,5 +1,4 @@
-//! The end of the event log: what a transaction records is numbered and written with it, in the order of the commits and
-//! without gaps.
+//! The event log: the events of a transaction are numbered and written at its end, in commit order and without gaps.
 
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
@@ -16,7 +15,7 @@ statements! {
     LAST_EVENT = same "select value from counters where name = 'event'";
 }
 
-/// A fact that waits for its number.
+/// A fact that has no number yet.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     pub(crate) at: Timestamp,
@@ -33,15 +32,14 @@ impl Recorded {
 }
 
 impl Tx<'_> {
-    /// Writes what was recorded, and says the number of its last event, 0 for none; the last thing a verb's
-    /// transaction does.
+    /// Writes the recorded events and returns the number of the last one, or 0. It is the last step of a transaction.
     pub(crate) async fn write_events(&mut self) -> Result<i64, StoreError> {
         let recorded = std::mem::take(&mut self.recorded);
         append(self, recorded).await
     }
 }
 
-/// The number of the last one, 0 if there is none.
+/// Appends events and returns the number of the last one, or 0.
 async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i64, StoreError> {
     let Ok(count @ 1..) = i64::try_from(recorded.len()) else { return Ok(0) };
     let row = tx.one(NUMBER_EVENTS, args![count]).await?;
@@ -63,7 +61,7 @@ async fn append(tx: &mut Tx<'_>, recorded: Vec<Recorded>) -> Result<i64, StoreEr
 }
 
 impl Store {
-    /// The number of the newest event, 0 before the first.
+    /// Returns the number of the newest event, or 0.
     pub async fn last_event(&self) -> Result<i64, StoreError> {
         self.read(|tx| Box::pin(last(tx))).await
     }

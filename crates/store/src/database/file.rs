@@ -1,4 +1,4 @@
-//! The file of an SQLite store: its creation, and whether its path still leads to the file that is open.
+//! The file of an SQLite store: its creation, and the check that its path still leads to the open file.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::error::StoreError;
 use cowhand_system::closed::{advice, closed_folder};
 
-/// The database and its write-ahead log, as they were when they were opened. As long as they are open no other file gets
-/// their device and inode.
+/// Identity of the database file and its write-ahead log when they were opened. No other file gets their device and
+/// inode while they are open.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     files: Vec<(PathBuf, FileId)>,
@@ -29,7 +29,7 @@ impl FileId {
 }
 
 impl StoreFile {
-    /// Remembers the files of a store that has just been opened.
+    /// Records the files of a store that has just been opened.
     pub(crate) fn opened(path: &Path) -> io::Result<Self> {
         let mut files = Vec::new();
         for path in [path.to_owned(), beside(path, "-wal")] {
@@ -39,7 +39,7 @@ impl StoreFile {
         Ok(Self { files })
     }
 
-    /// Fails if what is written now would be gone after a restart, or if nobody can tell.
+    /// Fails if writes would be lost after a restart, or if that cannot be determined.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         for (path, opened) in &self.files {
             let how = match FileId::of(path) {
@@ -59,14 +59,14 @@ impl StoreFile {
     }
 }
 
-/// `store.db-wal`, `store.db.new`.
+/// Appends a suffix to the file name: `store.db-wal`, `store.db.new`.
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// Removes a database with its log, if it is there.
+/// Removes a database and its log, if they exist.
 pub fn remove(path: &Path) -> io::Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         match fs::remove_file(beside(path, suffix)) {
@@ -77,13 +77,13 @@ pub fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an empty file for the owner only, and removes what an earlier try left. SQLite gives its log the same mode.
+/// Creates an empty file for the owner only, and removes what an earlier try left. SQLite gives its log the same mode.
 pub fn create(path: &Path) -> io::Result<()> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
 
-/// Moves a finished database into place, durably.
+/// Moves a complete database into place, durably.
 pub fn persist(from: &Path, to: &Path) -> io::Result<()> {
     fs::File::open(from)?.sync_all()?;
     fs::rename(from, to)?;

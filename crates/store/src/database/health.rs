@@ -1,4 +1,4 @@
-//! Whether the store can be used: what is known to be wrong with it, whether it can be written, and whether it is whole.
+//! The health of the store: known damage, failed writes, and checks.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -15,21 +15,21 @@ statements! {
         on conflict (id) do update set probed_at = excluded.probed_at";
 }
 
-/// Whether the server is away, or cut the connection.
+/// Returns true if the server cannot be reached, or closed the connection.
 fn is_out_of_reach(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::Io(_) | sqlx::Error::Tls(_))
 }
 
-/// How the store stands, by what was last asked of it.
+/// Health of the store, by the results of the last calls.
 #[derive(Debug, Default)]
-pub(crate) struct Standing {
-    /// What was found to be damaged; that does not mend by itself.
+pub(crate) struct StoreHealth {
+    /// Damage that was found. It is permanent.
     damage: OnceLock<String>,
-    /// Why the last write failed, if the store was the reason.
+    /// Reason why the last write failed, if the store was the cause.
     failed: Mutex<Option<String>>,
 }
 
-impl Standing {
+impl StoreHealth {
     pub(crate) fn read<T>(&self, answer: &Result<T, StoreError>) {
         if let Err(error @ StoreError::Damaged(_)) = answer {
             self.damage.get_or_init(|| error.to_string());
@@ -52,7 +52,8 @@ impl Standing {
 }
 
 impl Store {
-    /// Says why nothing can be written, if so: the file was removed or replaced, it is damaged, or the last write failed.
+    /// Returns why nothing can be written, if so: the file was removed or replaced, it is damaged, or the last write
+    /// failed.
     pub fn trouble(&self) -> Option<String> {
         if let Some(damage) = self.standing.damage.get() {
             return Some(damage.clone());
@@ -65,7 +66,7 @@ impl Store {
         self.standing.failed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The reason behind an error: the file is no longer there, or the server does not answer.
+    /// Replaces an error by its cause: the file is missing, or the server does not answer.
     pub(crate) fn explained(&self, error: StoreError) -> StoreError {
         match (&self.database, &error) {
             (

@@ -1,4 +1,4 @@
-//! How long the store takes, from the question to the answer.
+//! Latency of reads and writes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::Store;
 use crate::histogram::Histogram;
 
-const BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+const LATENCY_BOUNDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
 
 #[derive(Debug, Clone)]
 pub(crate) struct Latency {
@@ -16,7 +16,7 @@ pub(crate) struct Latency {
 
 impl Latency {
     pub(crate) fn new() -> Self {
-        let [reads, writes] = [(), ()].map(|()| Arc::new(Mutex::new(Histogram::new(BOUNDS))));
+        let [reads, writes] = [(), ()].map(|()| Arc::new(Mutex::new(Histogram::new(LATENCY_BOUNDS))));
         Self { reads, writes }
     }
 
@@ -35,7 +35,7 @@ fn observe(histogram: &Mutex<Histogram>, begin: Instant) {
 }
 
 impl Store {
-    /// Of reads and of writes, since it was opened.
+    /// Returns the histograms of reads and writes since the store was opened.
     pub fn latency(&self) -> [Histogram; 2] {
         [&self.latency.reads, &self.latency.writes]
             .map(|histogram| histogram.lock().unwrap_or_else(PoisonError::into_inner).clone())

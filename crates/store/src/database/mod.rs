@@ -26,6 +26,6 @@ pub(crate) mod patience;
 pub(crate) mod writer;
 
 pub use error::StoreError;
-pub(crate) use open::BUSY;
+pub(crate) use open::ANSWER_TIMEOUT;
 pub use open::is_postgres;
 pub use patience::LAST_WAIT;

@@ -1,4 +1,4 @@
-//! Opening: where the store is, how it is set up, and the migrations that bring it up to date.
+//! Opening a store: its place, its settings, and its migrations.
 
 use std::fs::File;
 use std::path::Path;
@@ -20,13 +20,14 @@ use super::writer::Writer;
 use crate::{Database, Store};
 use cowhand_system::clock::Clock;
 
-/// Another process may hold the file for a moment, and a crowd all connections; longer than this is an error.
-pub(crate) const BUSY: Duration = Duration::from_secs(10);
-const READERS: u32 = 4;
+/// Another process may lock the file for a short time, and many callers may use all connections; a longer wait is an
+/// error.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const SQLITE_READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
 
 impl Store {
-    /// `postgres://…` or the path of an SQLite file, which is made if it is not there.
+    /// Opens `postgres://…` or the path of an SQLite file, which is created if it does not exist.
     pub async fn open(place: &str) -> Result<Self, StoreError> {
         if is_postgres(place) {
             Self::open_postgres(place).await
@@ -57,13 +58,13 @@ impl Store {
         drop(first);
         let file = StoreFile::opened(path).map_err(|error| cannot(&error))?;
         let readers = SqlitePoolOptions::new()
-            .max_connections(READERS)
-            // A connection that is opened later would find another file if this one was removed; those that are open can
+            .max_connections(SQLITE_READERS)
+            // A connection that is opened later would open another file if this one was removed; open connections can
             // still save it.
-            .min_connections(READERS)
+            .min_connections(SQLITE_READERS)
             .max_lifetime(None)
             .idle_timeout(None)
-            // A file does not hang up; asking whether it is still there costs each read a way to its thread and back.
+            // A file does not disconnect, and testing would cost each read a round trip to its thread.
             .test_before_acquire(false)
             .connect_with(options.read_only(true))
             .await
@@ -76,18 +77,18 @@ impl Store {
     async fn open_postgres(url: &str) -> Result<Self, StoreError> {
         let options = PgConnectOptions::from_str(url)
             .map_err(|error| StoreError::Open { place: "postgres".to_owned(), why: error.to_string() })?
-            // A node that hangs in the middle of a transaction must not hold the others up for long.
+            // A node that hangs in a transaction must not block others for long.
             .options([("idle_in_transaction_session_timeout", "30s"), ("lock_timeout", "30s")]);
         let place = shown(&options);
         let cannot =
             |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
-        // Outside the pool, which would try for half a minute what a refused connection answers at once.
-        let mut first = options.connect().await.map_err(|error| cannot(&told(&error)))?;
+        // The pool would retry a refused connection for half a minute.
+        let mut first = options.connect().await.map_err(|error| cannot(&server_message(&error)))?;
         POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))?;
         first.close().await.map_err(|error| cannot(&error))?;
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS)
-            .acquire_timeout(BUSY)
+            .acquire_timeout(ANSWER_TIMEOUT)
             .connect_lazy_with(options);
         Ok(Self::of(Database::Postgres(pool), Committed::new()))
     }
@@ -97,14 +98,14 @@ impl Store {
         Self { database, committed, latency, standing, patience, random: || fastrand::u64(..), clock: None }
     }
 
-    /// The same store with another source of chance.
+    /// Replaces the source of random numbers.
     #[must_use]
     pub fn with_random(mut self, random: fn() -> u64) -> Self {
         self.random = random;
         self
     }
 
-    /// The same store with a boot clock, which then decides about what counts by duration.
+    /// Sets the boot clock, which then decides about durations.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
@@ -112,8 +113,8 @@ impl Store {
     }
 }
 
-/// What a server says of itself, without the line of its source that sqlx adds.
-pub(super) fn told(error: &sqlx::Error) -> String {
+/// Formats the message of a server, without the source line that sqlx adds.
+pub(super) fn server_message(error: &sqlx::Error) -> String {
     error.as_database_error().map_or_else(|| error.to_string(), |said| said.message().to_owned())
 }
 
@@ -121,7 +122,7 @@ pub fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
 }
 
-/// Names the server and its database. The URL may hold a password: only these parts are ever shown.
+/// Formats the server and its database. The URL may contain a password, so only these parts are shown.
 pub(crate) fn shown(options: &PgConnectOptions) -> String {
     let (host, port) = (options.get_host(), options.get_port());
     format!("postgres://{host}:{port}/{}", options.get_database().unwrap_or_default())
@@ -131,14 +132,14 @@ pub(crate) fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
-        // A commit that was answered survives a power cut; group commit pays for it.
+        // A confirmed commit survives a power failure; group commit makes this affordable.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
-        .busy_timeout(BUSY)
+        .busy_timeout(ANSWER_TIMEOUT)
 }
 
-/// Makes a new store under another name and moves it into place when it is complete: so a file that is empty was not
-/// left by a start that was killed.
+/// Creates a store under another name and moves it into place when it is complete, so a killed start leaves no empty
+/// file.
 async fn create(path: &Path, place: &str) -> Result<(), StoreError> {
     let cannot =
         |why: &dyn std::fmt::Display| StoreError::Open { place: place.to_owned(), why: why.to_string() };
@@ -150,9 +151,9 @@ async fn create(path: &Path, place: &str) -> Result<(), StoreError> {
     file::persist(&new, path).map_err(|error| cannot(&error))
 }
 
-/// Keeps others from migrating the same file at the same moment, which sqlx sees to on PostgreSQL only. A folder
-/// that cannot be opened is left to SQLite to complain about. Not the file itself: closing it would take away
-/// SQLite's own locks.
+/// Locks the folder, so that no other process migrates the same file; sqlx does this only on PostgreSQL. If the folder
+/// cannot be opened, SQLite reports the error. The file itself is not locked, because closing it would release SQLite's
+/// own locks.
 async fn lock_folder(file: &Path) -> Option<File> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = File::open(folder).ok()?;

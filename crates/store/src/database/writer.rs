@@ -1,8 +1,8 @@
-//! Group commit on SQLite: one writer takes what has queued up and commits it together.
+//! Group commit on SQLite: one writer commits the queued verbs together.
 //!
-//! A sync costs the same for one change as for a hundred. Each verb runs inside a savepoint of its own, unless it is
-//! alone, so that one that fails takes nothing else with it; nobody gets an answer before the commit, nor after it if
-//! the file has been removed or replaced meanwhile.
+//! A sync costs the same for one change as for a hundred. Each verb runs in its own savepoint, unless it is alone, so
+//! that a failure does not affect the others. Callers get an answer only after the commit, and an error if the file was
+//! removed or replaced meanwhile.
 
 use std::panic::AssertUnwindSafe;
 
@@ -20,10 +20,10 @@ use super::file::StoreFile;
 use crate::Answer;
 use crate::audit;
 
-/// How many verbs may share a commit; enough to make the sync cheap, few enough to keep the wait short.
-const MOST_TOGETHER: usize = 256;
-/// How many may queue before callers have to wait to get in.
-const QUEUE: usize = 1_024;
+/// Maximum number of verbs in a commit: enough to make the sync cheap, few enough to keep the wait short.
+const MAX_VERBS_PER_COMMIT: usize = 256;
+/// Length of the queue; further callers wait.
+const WRITER_QUEUE_LENGTH: usize = 1_024;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
@@ -37,7 +37,7 @@ enum Request {
 
 impl Writer {
     pub(crate) fn start(connection: SqliteConnection, committed: Committed, file: StoreFile) -> Self {
-        let (queue, requests) = mpsc::channel(QUEUE);
+        let (queue, requests) = mpsc::channel(WRITER_QUEUE_LENGTH);
         tokio::spawn(work(connection, requests, committed, file));
         Self { queue }
     }
@@ -53,11 +53,11 @@ impl Writer {
         answer.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Answers when everything that was asked for before is written and the file is closed.
+    /// Closes the file after everything that was queued before is written.
     pub(crate) async fn close(&self) {
         let (reply, closed) = oneshot::channel();
         if self.queue.send(Request::Close(reply)).await.is_ok() {
-            // An error here means that the writer is gone, which is what was asked for.
+            // An error means that the writer has already ended.
             closed.await.unwrap_or_default();
         }
     }
@@ -73,7 +73,7 @@ async fn work(
     while closing.is_none() {
         let mut group = Vec::new();
         let mut waiting = Vec::new();
-        if requests.recv_many(&mut waiting, MOST_TOGETHER).await == 0 {
+        if requests.recv_many(&mut waiting, MAX_VERBS_PER_COMMIT).await == 0 {
             break;
         }
         for request in waiting {
@@ -86,14 +86,14 @@ async fn work(
     }
     requests.close();
     if file.check().is_ok() {
-        // A close that fails has nothing left to lose: every answer that was given is on disk.
+        // A failed close loses nothing: every confirmed write is on disk.
         drop(connection.close().await);
     } else {
-        // SQLite would remove the log by its path, and that may be somebody else's now.
+        // SQLite would remove the log by its path, which may belong to another database now.
         std::mem::forget(connection);
     }
     if let Some(reply) = closing {
-        // Nobody waits any more if this fails.
+        // The caller may have stopped waiting.
         reply.send(()).unwrap_or_default();
     }
 }
@@ -116,7 +116,7 @@ async fn commit_together(
     }
 }
 
-/// Commits to the file that its path leads to, or fails.
+/// Commits, and fails if the path does not lead to the open file.
 async fn checked_together(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
@@ -126,7 +126,7 @@ async fn checked_together(
     let last_event = match run_together(connection, group).await {
         Ok(last_event) => last_event,
         Err(error) => {
-            // The connection may hold half a transaction; if even this fails the next begin says so.
+            // The connection may be in a transaction; if the rollback fails, the next `begin` reports it.
             drop(connection.execute("rollback").await);
             return Err(match StoreError::connection(error) {
                 damaged @ StoreError::Damaged(_) => damaged,
@@ -136,18 +136,18 @@ async fn checked_together(
         }
     };
     match file.check() {
-        // It was there before the commit, and a mode takes nothing away from what is written.
+        // The file was there before the commit, and a changed mode does not affect what is written.
         Ok(()) | Err(StoreError::Unreachable { .. }) => Ok(last_event),
         Err(error) => Err(error),
     }
 }
 
-/// The number of the last event that was committed, 0 if there was none.
+/// Runs verbs in one transaction and returns the number of the last event, or 0.
 async fn run_together(
     connection: &mut SqliteConnection,
     group: &mut [Box<dyn Verb>],
 ) -> Result<i64, sqlx::Error> {
-    // Immediate: a deferred transaction that reads before it writes fails under contention, whatever the timeout.
+    // A deferred transaction that reads before it writes fails under contention, whatever the timeout.
     connection.execute("begin immediate").await?;
     if let [alone] = group {
         let kept = alone.run(connection).await;
@@ -166,9 +166,9 @@ async fn run_together(
     Ok(last_event)
 }
 
-/// A verb in the queue, whatever its answer's type.
+/// A queued verb of any answer type.
 trait Verb: Send {
-    /// None if what it did is not to be kept, else the number of its last event, 0 without one.
+    /// Runs the verb. Returns none if its changes are not to be kept, else the number of its last event, or 0.
     fn run<'r>(
         &'r mut self,
         connection: &'r mut SqliteConnection,
@@ -224,7 +224,7 @@ where
             (None, Some(answer)) => answer,
             (None, None) => Err(StoreError::Closed),
         };
-        // The caller may have gone away; what it asked for is done all the same.
+        // The verb is done even if the caller has stopped waiting.
         drop(self.reply.send(answer));
     }
 }

@@ -5,7 +5,7 @@ use cowhand_core::job::{JobStatus, NewJob, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Former, Roster, Schedule};
 use cowhand_core::trigger::Occurrence;
-use cowhand_store::{Decision, Fired, Firing, Store};
+use cowhand_store::{Decision, Fired, NewFiring, Store};
 
 use crate::conformance::{claim, fire};
 use crate::{HOURLY, Place, at, new_job, on_both, roster};
@@ -34,7 +34,7 @@ async fn fire_interval(store: &Store, schedule: ScheduleId, number: u64) -> Fire
     let due = at(number.cast_signed());
     let key = Occurrence::Interval(number).key(0);
     store
-        .fire_once(Firing { schedule, key, due, decision: Decision::Run(new_job()), note: None }, due)
+        .fire_once(NewFiring { schedule, key, due, decision: Decision::Run(new_job()), note: None }, due)
         .await
         .unwrap()
 }
@@ -86,7 +86,7 @@ async fn jobs_that_end_meanwhile_do(place: Place) {
         let schedule = ScheduleId::of(&"coder".parse().unwrap(), &name.parse().unwrap());
         let due = 3_600 * round;
         let decision = Decision::Run(NewJob { schedule: Some(name.parse().unwrap()), ..new_job() });
-        let firing = Firing { schedule, key: crate::cron_key(due), due: at(due), decision, note: None };
+        let firing = NewFiring { schedule, key: crate::cron_key(due), due: at(due), decision, note: None };
         let Fired::Recorded(Some(job)) = store.fire_once(firing, at(due)).await.unwrap() else {
             panic!("a job")
         };

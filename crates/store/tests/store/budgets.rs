@@ -12,7 +12,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, ProviderSlot};
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::ScheduleState;
-use cowhand_store::{Claim, Decision, Fired, Firing, Hearing, Settled, Starter, Store};
+use cowhand_store::{Claim, Decision, Fired, Hearing, NewFiring, Settled, Starter, Store};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use tokio::task::JoinSet;
@@ -172,7 +172,7 @@ async fn firing_and_claiming_reserves_too(place: Place) {
     for number in 0..8 {
         let store = store.clone();
         let decision = Decision::Run(new_job());
-        let firing = Firing { schedule, key: cron_key(number), due: at(number), decision, note: None };
+        let firing = NewFiring { schedule, key: cron_key(number), due: at(number), decision, note: None };
         tasks.spawn(async move {
             store.fire_and_claim(firing, starter(limits(own, Budget::default())), at(9)).await.unwrap()
         });
@@ -335,7 +335,7 @@ async fn fire_and_settle(
     number: i64,
     settlement: Settlement,
 ) {
-    let firing = Firing {
+    let firing = NewFiring {
         schedule,
         key: cron_key(number),
         due: at(number),
@@ -396,7 +396,7 @@ async fn a_person_proves_that_it_works(place: Place) {
     fire_and_settle(&store, schedule, 1, failed("no", breaker)).await;
     assert!(matches!(store.schedule(schedule).await.unwrap().unwrap().state, ScheduleState::Paused { .. }));
     let key = cowhand_core::trigger::Occurrence::Manual("me").key(0);
-    let firing = Firing { schedule, key, due: at(2), decision: Decision::Run(new_job()), note: None };
+    let firing = NewFiring { schedule, key, due: at(2), decision: Decision::Run(new_job()), note: None };
     let Fired::Recorded(Some(job)) = store.fire_once(firing, at(2)).await.unwrap() else {
         panic!("not fired")
     };
@@ -461,7 +461,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
     let fuse = async || store.schedule(schedule).await.unwrap().unwrap();
     let slot = || ProviderSlot { provider: "claude".into(), limits: Provider::default() };
     for (number, worked) in [(1, true), (1_000, false)] {
-        let firing = Firing {
+        let firing = NewFiring {
             schedule,
             key: cron_key(number),
             due: at(number),

@@ -13,7 +13,9 @@ use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
 use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, Waiting};
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use cowhand_store::{Cancel, Claim, Decision, Fired, Firing, JobFilter, Settled, Starter, Store, StoreError};
+use cowhand_store::{
+    CancelOutcome, Claim, Decision, Fired, JobFilter, NewFiring, Settled, Starter, Store, StoreError,
+};
 use jiff::SignedDuration;
 
 use crate::{HOURLY, Place, at, cron_key, hand_job, new_job, no_such_job, on_both, roster, with_schedule};
@@ -61,7 +63,7 @@ fn failed(kind: ErrorKind) -> Outcome {
 }
 
 pub(crate) async fn fire(store: &Store, schedule: ScheduleId, second: i64) -> Job {
-    let firing = Firing {
+    let firing = NewFiring {
         schedule,
         key: cron_key(second),
         due: at(second),
@@ -106,7 +108,7 @@ async fn schedules_are_loaded_once_and_re_armed_when_they_change(place: Place) {
 async fn a_firing_makes_one_job_and_one_row(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let job = fire(&store, schedule, 3_600).await;
-    let again = Firing {
+    let again = NewFiring {
         schedule,
         key: cron_key(3_600),
         due: at(3_600),
@@ -129,7 +131,7 @@ async fn a_firing_claims_its_job_if_there_is_a_place(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let fire = async |second, max_concurrent| {
         let decision = Decision::Run(new_job());
-        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision, note: None };
+        let firing = NewFiring { schedule, key: cron_key(second), due: at(second), decision, note: None };
         let starter = Starter {
             node: "node-a".into(),
             lease: MINUTE,
@@ -168,7 +170,7 @@ async fn what_does_not_run_is_a_row_too(place: Place) {
         (7_200, Decision::Coalesce),
         (10_800, Decision::Skip(SkipReason::OutsideHours)),
     ] {
-        let firing = Firing { schedule, key: cron_key(second), due: at(second), decision, note: None };
+        let firing = NewFiring { schedule, key: cron_key(second), due: at(second), decision, note: None };
         assert_eq!(store.fire_once(firing, at(11_000)).await.unwrap(), Fired::Recorded(None));
     }
     let outcomes: Vec<_> =
@@ -185,7 +187,7 @@ async fn a_delay_is_done_after_it_fired(place: Place) {
     let schedule = roster.agents[0].schedules[0].id;
     store.load_schedules(roster, at(0)).await.unwrap();
     let key = Occurrence::Delay(at(10)).key(0);
-    let firing = Firing { schedule, key, due: at(10), decision: Decision::Run(new_job()), note: None };
+    let firing = NewFiring { schedule, key, due: at(10), decision: Decision::Run(new_job()), note: None };
     assert!(matches!(store.fire_once(firing, at(10)).await.unwrap(), Fired::Recorded(Some(_))));
     assert_eq!(store.schedules().await.unwrap()[0].state, ScheduleState::Disabled { why: DisabledBy::Done });
 }
@@ -303,14 +305,17 @@ async fn a_lost_lease_can_change_nothing(place: Place) {
 async fn waiting_jobs_are_cancelled_at_once(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let job = fire(&store, schedule, 0).await;
-    let Cancel::Done(over) = store.cancel(job.id().clone(), at(5)).await.unwrap() else { panic!() };
+    let CancelOutcome::Done(over) = store.cancel(job.id().clone(), at(5)).await.unwrap() else { panic!() };
     assert_eq!(over.status(), JobStatus::Cancelled);
-    assert_eq!(store.cancel(job.id().clone(), at(6)).await.unwrap(), Cancel::AlreadyStopped(over));
+    assert_eq!(store.cancel(job.id().clone(), at(6)).await.unwrap(), CancelOutcome::AlreadyStopped(over));
     assert_eq!(store.schedules().await.unwrap()[0].last_run_at, Some(at(5)));
     let next = fire(&store, schedule, 3_600).await;
     let (running, epoch) = claim(&store, &next, 3_600).await;
-    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), Cancel::Asked(running.clone()));
-    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), Cancel::Asked(running));
+    assert_eq!(
+        store.cancel(next.id().clone(), at(3_601)).await.unwrap(),
+        CancelOutcome::Asked(running.clone())
+    );
+    assert_eq!(store.cancel(next.id().clone(), at(3_601)).await.unwrap(), CancelOutcome::Asked(running));
     let LiveState::Running { cancel, .. } = store.snapshot().await.unwrap().jobs[0].state else { panic!() };
     assert!(cancel);
     let ended = Outcome::Cancelled { how: Termination::Forced };
@@ -328,7 +333,7 @@ async fn a_cancelled_job_gets_no_other_attempt(place: Place) {
     let store = place.open().await;
     let job = store.add_job(hand_job(), at(0)).await.unwrap();
     let (job, epoch) = claim(&store, &job, 1).await;
-    assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), Cancel::Asked(_)));
+    assert!(matches!(store.cancel(job.id().clone(), at(2)).await.unwrap(), CancelOutcome::Asked(_)));
     let retry = Retry { max_attempts: 3, ..Retry::default() };
     match store.release_expired(job.id().clone(), epoch, false, retry, at(1_000)).await.unwrap() {
         Settled::Done(job) => assert_eq!(job.status(), JobStatus::Failed),
@@ -356,7 +361,7 @@ async fn forks_and_retries_know_their_origin(place: Place) {
 async fn jobs_by_hand_do_not_move_the_schedule(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let key = Occurrence::Manual("k1").key(0);
-    let by_hand = Firing { schedule, key, due: at(5), decision: Decision::Run(new_job()), note: None };
+    let by_hand = NewFiring { schedule, key, due: at(5), decision: Decision::Run(new_job()), note: None };
     let Fired::Recorded(Some(job)) = store.fire_once(by_hand.clone(), at(5)).await.unwrap() else { panic!() };
     assert_eq!(store.fire_once(by_hand, at(6)).await.unwrap(), Fired::Duplicate, "an idempotency key");
     let (_, epoch) = claim(&store, &job, 6).await;
@@ -505,7 +510,7 @@ async fn unknown_ids_are_named(place: Place) {
     let nobody = ScheduleId::of(&"nobody".parse().unwrap(), &"s".parse().unwrap());
     assert!(matches!(store.enable(nobody, at(0)).await.unwrap_err(), StoreError::NoSchedule(_)));
     let key = FiringKey::stored("manual:x".into());
-    let firing = Firing { schedule: nobody, key, due: at(0), decision: Decision::Miss, note: None };
+    let firing = NewFiring { schedule: nobody, key, due: at(0), decision: Decision::Miss, note: None };
     assert!(matches!(store.fire_once(firing, at(0)).await.unwrap_err(), StoreError::NoSchedule(_)));
     assert_eq!(store.last_event().await.unwrap(), 0);
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use cowhand_core::event::Fact;
 use cowhand_core::schedule::FiringOutcome;
-use cowhand_store::{Decision, Fired, Firing};
+use cowhand_store::{Decision, Fired, NewFiring};
 use tokio::task::JoinSet;
 
 use crate::{HOURLY, Place, at, cron_key, new_job, on_both, roster};
@@ -76,8 +76,13 @@ async fn the_process_that_gets_killed() {
         tasks.spawn(async move {
             for second in (start + task..).step_by(8) {
                 let key = cron_key(second);
-                let firing =
-                    Firing { schedule, key, due: at(second), decision: Decision::Run(new_job()), note: None };
+                let firing = NewFiring {
+                    schedule,
+                    key,
+                    due: at(second),
+                    decision: Decision::Run(new_job()),
+                    note: None,
+                };
                 if let Fired::Recorded(Some(job)) = store.fire_once(firing, at(second)).await.unwrap() {
                     println!("answered {}", job.id());
                 }

@@ -8,7 +8,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
 use cowhand_core::roster::Roster;
 use cowhand_core::shape::{Hook, HookAction, HookEvent, Hooks};
-use cowhand_store::{Cancel, Claim, HookEnd, OwedHook, Settled, Store};
+use cowhand_store::{CancelOutcome, Claim, HookEnd, Settled, Store, TakenHook};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -78,11 +78,11 @@ async fn states(store: &Store, job: &JobId) -> Vec<HookState> {
     store.hook_runs(job.clone()).await.unwrap().iter().map(|run| run.state).collect()
 }
 
-async fn take(store: &Store, node: &str, until: i64, now: i64) -> Option<OwedHook> {
+async fn take(store: &Store, node: &str, until: i64, now: i64) -> Option<TakenHook> {
     store.take_hook(node.into(), at(until), at(now)).await.unwrap()
 }
 
-async fn end(store: &Store, owed: OwedHook, end: HookEnd, ends_the_rest: bool) {
+async fn end(store: &Store, owed: TakenHook, end: HookEnd, ends_the_rest: bool) {
     store.end_hook(owed, end, Some("said".into()), ends_the_rest, at(9)).await.unwrap();
 }
 
@@ -106,7 +106,7 @@ async fn the_end_of_a_job_owes_its_hooks(place: Place) {
     }
     let waiting = store.add_job(hand_job(), at(4)).await.unwrap();
     let cancelled = store.cancel(waiting.id().clone(), at(5)).await.unwrap();
-    assert!(matches!(cancelled, Cancel::Done(_)));
+    assert!(matches!(cancelled, CancelOutcome::Done(_)));
     assert_eq!(numbers(&store, waiting.id()).await, [1, 2, 3]);
     let (job, epoch) = running(&store).await;
     let metadata = Some(json!({"a": [1, "\u{0}"]}));

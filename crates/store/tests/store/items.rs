@@ -10,13 +10,14 @@ use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
 use cowhand_store::{
-    Cancel, Claim, FailedItem, ItemState, OfFiring, Settled, Store, TakePreparing, Taken, Taking, Unless,
+    CancelOutcome, Claim, FailedItem, ItemState, NewItemClaim, OfFiring, Settled, Store, TakePreparing,
+    Taken, Unless,
 };
 use jiff::SignedDuration;
 use serde_json::json;
 
 use crate::{Place, at, cron_key, hand_job, on_both, with_schedule};
-use cowhand_store::{Decision, Fired, Firing, Prepared, Pruned};
+use cowhand_store::{Decision, Fired, NewFiring, Prepared, Pruned};
 
 on_both! {
     one_of_many_takes_an_item,
@@ -45,10 +46,10 @@ fn item(id: &str) -> WorkItem {
     .unwrap()
 }
 
-fn taking(id: &str) -> Taking {
+fn taking(id: &str) -> NewItemClaim {
     let source: WorkSource =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 2})).unwrap();
-    Taking {
+    NewItemClaim {
         queue: "files tasks".to_owned(),
         item: item(id),
         source,
@@ -64,7 +65,7 @@ fn taking(id: &str) -> Taking {
 async fn take(store: &Store, id: &str) -> JobId {
     let mut taken = store.take_item(taking(id), None, at(0)).await.unwrap();
     if taken == Taken::PutBack {
-        let put_back = Taking { unless: Unless::default(), ..taking(id) };
+        let put_back = NewItemClaim { unless: Unless::default(), ..taking(id) };
         taken = store.take_item(put_back, None, at(0)).await.unwrap();
     }
     match taken {
@@ -119,13 +120,13 @@ async fn an_item_through_its_whole_life(place: Place) {
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Held);
     run(&store, &holder, Outcome::Completed { summary: Some("Done.".to_owned()) }).await;
     // In the transaction that ended the job.
-    let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
     let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
         panic!("{owed:?}")
     };
     assert_eq!((result.outcome, result.summary.as_str()), (WorkOutcome::Success, "Done."));
     assert!(matches!(store.take_item(taking("x"), None, at(4)).await.unwrap(), Taken::Held), "not yet");
-    store.paid(owed, at(5)).await.unwrap();
+    store.outbox_entry_delivered(owed, at(5)).await.unwrap();
     assert!(store.items().await.unwrap().is_empty());
     assert_eq!(store.next_item_time().await.unwrap(), None);
     let events = store.events_after(0, 100).await.unwrap();
@@ -137,7 +138,7 @@ async fn an_item_through_its_whole_life(place: Place) {
 async fn a_firing_knows_all_its_jobs(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let decision = Decision::Prepare(FiringContext::default());
-    let firing = Firing { schedule, key: cron_key(1), due: at(1), decision, note: None };
+    let firing = NewFiring { schedule, key: cron_key(1), due: at(1), decision, note: None };
     assert!(matches!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None)));
     let first = hold(&store, schedule, "x").await;
     let second = hold(&store, schedule, "y").await;
@@ -168,11 +169,11 @@ async fn what_failed_too_often_is_left_for_a_person(place: Place) {
     for round in 1..=2 {
         let holder = hold(&store, schedule, "x").await;
         run(&store, &holder, failed()).await;
-        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
         let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
         let released = matches!(closing, Closing::Release(_));
         assert_eq!(released, round == 1, "the second failure is the last: {closing:?}");
-        store.paid(owed, at(5)).await.unwrap();
+        store.outbox_entry_delivered(owed, at(5)).await.unwrap();
     }
     let known = store.item_failures().await.unwrap().remove(0);
     assert_eq!((known.failures, known.state, known.failed_at), (2, FailedItem::GivenUp, Some(at(3))));
@@ -184,7 +185,7 @@ async fn what_failed_too_often_is_left_for_a_person(place: Place) {
     assert!(matches!(taken, Taken::Ours(_)));
     store.leave_item(person).await.unwrap();
     assert_eq!(store.item_failures().await.unwrap().len(), 1, "it is still known");
-    let put_back = Taking { unless: Unless::default(), ..taking("x") };
+    let put_back = NewItemClaim { unless: Unless::default(), ..taking("x") };
     let Taken::Ours(holder) = store.take_item(put_back, None, at(7)).await.unwrap() else { panic!("ours") };
     assert!(store.item_failures().await.unwrap().is_empty(), "the count starts anew");
     store.leave_item(holder.to_string()).await.unwrap();
@@ -195,16 +196,16 @@ async fn what_was_put_back_by_us_is_not_counted_anew(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let holder = hold(&store, schedule, "x").await;
     run(&store, &holder, failed()).await;
-    let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
-    store.paid(owed, at(5)).await.unwrap();
+    let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+    store.outbox_entry_delivered(owed, at(5)).await.unwrap();
     let known = store.item_failures().await.unwrap().remove(0);
     assert_eq!((known.failures, known.state, known.released_at), (1, FailedItem::Offered, Some(at(3))));
     let since = |second| Unless { given_up: true, released_since: Some(at(second)) };
-    let take = |unless| store.take_item(Taking { unless, ..taking("x") }, None, at(6));
+    let take = |unless| store.take_item(NewItemClaim { unless, ..taking("x") }, None, at(6));
     assert_eq!(take(since(2)).await.unwrap(), Taken::Released, "it was given back after that");
     let source =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 1})).unwrap();
-    let strict = Taking { source, ..taking("x") };
+    let strict = NewItemClaim { source, ..taking("x") };
     assert_eq!(store.take_item(strict, None, at(6)).await.unwrap(), Taken::TooOften { failures: 1 });
     store.withdraw_failed("files tasks".to_owned(), item("x").id).await.unwrap();
     assert_eq!(take(since(2)).await.unwrap(), Taken::PutBack, "a person took it out of its queue");
@@ -220,10 +221,10 @@ async fn a_failure_to_start_is_not_counted(place: Place) {
         let holder = hold(&store, schedule, "x").await;
         let outcome = Outcome::Failed { reason: FailReason::Error, error: error.clone(), summary: None };
         run(&store, &holder, outcome).await;
-        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
         let ItemState::Closing { closing, .. } = &owed.state else { panic!("{owed:?}") };
         assert!(matches!(closing, Closing::Release(_)), "{round}: {closing:?}");
-        store.paid(owed, at(5)).await.unwrap();
+        store.outbox_entry_delivered(owed, at(5)).await.unwrap();
         assert_eq!(store.item_failures().await.unwrap()[0].failures, 0);
     }
 }
@@ -248,13 +249,13 @@ async fn what_its_agent_reports_is_what_the_source_is_told(place: Place) {
         store.settle(holder.clone(), epoch, well, Retry::default(), at(3)).await.unwrap();
         let job = store.job(holder).await.unwrap().unwrap();
         assert_eq!(job.status(), JobStatus::Completed, "its process ended well");
-        let owed = store.take_owed("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
+        let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(4)).await.unwrap().unwrap();
         let ItemState::Closing { closing: Closing::Complete(result), .. } = &owed.state else {
             panic!("{owed:?}")
         };
         assert_eq!((result.outcome, result.summary.as_str()), (expected, "As reported."), "{round}");
         assert_eq!(result.artifacts, ["out/a.txt"]);
-        store.paid(owed, at(5)).await.unwrap();
+        store.outbox_entry_delivered(owed, at(5)).await.unwrap();
     }
     // What went well in between makes them begin anew.
     assert_eq!(store.item_failures().await.unwrap()[0].failures, 1);
@@ -266,7 +267,7 @@ async fn a_claim_that_nobody_finished_is_taken_back(place: Place) {
     store.give_up_stale_claims(at(299)).await.unwrap();
     assert_eq!(store.items().await.unwrap()[0].state, ItemState::Claiming);
     store.give_up_stale_claims(at(300)).await.unwrap();
-    let owed = store.take_owed("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
+    let owed = store.take_outbox_entry("n1".to_owned(), at(400), at(300)).await.unwrap().unwrap();
     assert!(matches!(owed.state, ItemState::Closing { closing: Closing::Release(_), .. }));
     // Who comes too late makes no job of it.
     let new = NewJob { work_item: Some(item("slow")), ..hand_job() };
@@ -285,7 +286,7 @@ async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let holder = hold(&store, schedule, "x").await;
     run(&store, &holder, failed()).await;
-    let take = |node: &str, until, now| store.take_owed(node.to_owned(), at(until), at(now));
+    let take = |node: &str, until, now| store.take_outbox_entry(node.to_owned(), at(until), at(now));
     let owed = take("n1", 100, 4).await.unwrap().unwrap();
     assert_eq!(take("n2", 100, 99).await.unwrap(), None, "n1 has it in hand");
     store.postpone(owed.clone(), "502".to_owned(), at(50), at(5)).await.unwrap();
@@ -301,8 +302,8 @@ async fn what_is_owed_has_one_payer_at_a_time(place: Place) {
     take("n2", 10_000, 60).await.unwrap().unwrap();
     store.take_up_items("n2".to_owned(), at(61)).await.unwrap();
     let owed = take("n2", 10_000, 61).await.unwrap().unwrap();
-    store.paid(owed.clone(), at(62)).await.unwrap();
-    store.paid(owed, at(63)).await.unwrap();
+    store.outbox_entry_delivered(owed.clone(), at(62)).await.unwrap();
+    store.outbox_entry_delivered(owed, at(63)).await.unwrap();
     let told = store.events_after(0, 100).await.unwrap();
     let told = told.iter().filter(|event| matches!(event.fact, Fact::WorkReleased { .. })).count();
     assert_eq!(told, 1, "once, whoever says so twice");
@@ -315,28 +316,28 @@ async fn who_thinks_better_of_it_is_heard(place: Place) {
     let taken = store.take_item(taking("one"), Some(holder.clone()), at(0)).await.unwrap();
     assert!(matches!(taken, Taken::Ours(_)), "{taken:?}");
     store.hold_for_person(holder.clone(), at(300), at(1)).await.unwrap();
-    let owed = |now: i64| store.take_owed("n1".into(), at(now + 60), at(now));
+    let owed = |now: i64| store.take_outbox_entry("n1".into(), at(now + 60), at(now));
     store.close_item(holder.clone(), Closing::Release(ReleaseOptions::default()), at(2)).await.unwrap();
     let release = owed(2).await.unwrap().unwrap();
     let complete: Closing =
         serde_json::from_value(json!({"complete": {"outcome": "success", "summary": "By hand."}})).unwrap();
     store.close_item(holder, complete.clone(), at(3)).await.unwrap();
-    store.paid(release, at(4)).await.unwrap();
+    store.outbox_entry_delivered(release, at(4)).await.unwrap();
     let second = owed(4).await.unwrap().expect("the second word is still owed");
     assert!(
         matches!(&second.state, ItemState::Closing { closing, .. } if *closing == complete),
         "{second:?}"
     );
-    store.paid(second, at(5)).await.unwrap();
+    store.outbox_entry_delivered(second, at(5)).await.unwrap();
     assert!(store.items().await.unwrap().is_empty());
 }
 
 async fn a_waiting_job_that_is_cancelled_gives_its_item_back(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let holder = hold(&store, schedule, "x").await;
-    let Cancel::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
+    let CancelOutcome::Done(job) = store.cancel(holder, at(2)).await.unwrap() else { panic!("done") };
     assert_eq!(job.status(), JobStatus::Cancelled);
-    let owed = store.take_owed("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
+    let owed = store.take_outbox_entry("n1".to_owned(), at(100), at(2)).await.unwrap().unwrap();
     let ItemState::Closing { closing: Closing::Release(options), .. } = owed.state else { panic!("release") };
     assert!(options.reason.unwrap().ends_with("was cancelled before it began"));
 }
@@ -346,7 +347,7 @@ async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
     let holder = hold(&store, schedule, "x").await;
     let lease = SignedDuration::from_secs(30);
     let claim = |now| store.claim(holder.clone(), 9, "n1".to_owned(), lease, at(now));
-    assert_eq!(claim(3600).await.unwrap(), Claim::ItemLapsed);
+    assert_eq!(claim(3600).await.unwrap(), Claim::ItemExpired);
     assert_eq!(store.job(holder.clone()).await.unwrap().unwrap().status(), JobStatus::Pending);
     let due = store.items_to_renew(at(3600)).await.unwrap();
     store.renewed(due[0].holder.clone(), at(7200)).await.unwrap();
@@ -355,7 +356,7 @@ async fn a_job_whose_claim_ran_out_does_not_start(place: Place) {
 
 async fn a_firing_is_prepared_by_one(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
-    let firing = Firing {
+    let firing = NewFiring {
         schedule,
         key: cron_key(1),
         due: at(1),
@@ -369,7 +370,7 @@ async fn a_firing_is_prepared_by_one(place: Place) {
         store.take_preparing(schedule, cron_key(1), node.to_owned(), at(until), at(now))
     };
     let TakePreparing::Ours(preparation) = take("n1", 100, 2).await.unwrap() else { panic!("ours") };
-    assert_eq!((preparation.occasion.prompt.as_deref(), preparation.tries), (Some("Go."), 1));
+    assert_eq!((preparation.context.prompt.as_deref(), preparation.tries), (Some("Go."), 1));
     assert_eq!(take("n2", 100, 99).await.unwrap(), TakePreparing::Elsewhere);
     let again = take("n1", 100, 3).await.unwrap();
     assert!(matches!(again, TakePreparing::Ours(again) if again.tries == 2), "its own, again after a crash");
@@ -392,7 +393,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     let names = ["9", "10", "1", "2"];
     for name in names {
         let decision = Decision::Prepare(FiringContext::default());
-        let firing = Firing { schedule, key: key(name), due: at(1), decision, note: None };
+        let firing = NewFiring { schedule, key: key(name), due: at(1), decision, note: None };
         assert_eq!(store.fire_once(firing, at(1)).await.unwrap(), Fired::Recorded(None));
     }
     let waiting = async || -> Vec<String> {
@@ -416,7 +417,7 @@ async fn firings_of_a_schedule_are_prepared_in_their_order(place: Place) {
     assert_eq!(take("n1", "9", 5).await.unwrap(), TakePreparing::Done);
     assert_eq!(waiting().await, ["10", "1", "2"]);
     // Those that come when others are done go to the end all the same.
-    let firing = Firing {
+    let firing = NewFiring {
         schedule,
         key: key("0"),
         due: at(0),

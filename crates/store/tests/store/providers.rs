@@ -72,7 +72,7 @@ async fn a_limit_parks_everybody(place: Place) {
     assert_eq!(store.providers().await.unwrap()["claude"].parked.as_ref().unwrap().until, at(100));
 
     for job in [&first, &second] {
-        assert!(matches!(claim(&store, job, &any, 99).await, Claim::NoSeat), "{job}");
+        assert!(matches!(claim(&store, job, &any, 99).await, Claim::NoProviderSlot), "{job}");
     }
     // Whoever has another provider does not care.
     let elsewhere = Starter { slot: None, ..starter(any.clone()) };
@@ -82,14 +82,14 @@ async fn a_limit_parks_everybody(place: Place) {
     // A store that is opened again knows it; and it ends.
     drop(store);
     let store = place.open().await;
-    assert!(matches!(claim(&store, &first, &any, 99).await, Claim::NoSeat));
+    assert!(matches!(claim(&store, &first, &any, 99).await, Claim::NoProviderSlot));
     let held = epoch(claim(&store, &first, &any, 100).await);
     // Nothing is known of its end, and it was the second in a row.
     let settled =
         store.settle(first.clone(), held, sent_away(None), Retry::default(), at(110)).await.unwrap();
     let Settled::Done(parked) = settled else { panic!("fenced") };
     assert_eq!(parked.parks(), 2);
-    assert!(matches!(claim(&store, &second, &any, 139).await, Claim::NoSeat));
+    assert!(matches!(claim(&store, &second, &any, 139).await, Claim::NoProviderSlot));
     assert!(store.unpark("claude".into(), at(120)).await.unwrap(), "somebody knows better");
     assert!(!store.unpark("claude".into(), at(120)).await.unwrap());
     epoch(claim(&store, &second, &any, 121).await);
@@ -112,7 +112,7 @@ async fn what_is_shared_is_shared_by_all(place: Place) {
     }
     let held = epoch(claim(&store, &jobs[0], &two, 10).await);
     epoch(claim(&store, &jobs[1], &two, 10).await);
-    assert!(matches!(claim(&store, &jobs[2], &two, 10).await, Claim::NoSeat));
+    assert!(matches!(claim(&store, &jobs[2], &two, 10).await, Claim::NoProviderSlot));
     let done = Outcome::Completed { summary: None };
     store.settle(jobs[0].clone(), held, done, Retry::default(), at(20)).await.unwrap();
     epoch(claim(&store, &jobs[2], &two, 20).await);
@@ -123,7 +123,7 @@ async fn starts_keep_their_distance(place: Place) {
     let paced = Provider { start_every: Some("10s".parse().unwrap()), ..Provider::default() };
     let [first, second] = [job_of(&store, "coder").await, job_of(&store, "other").await];
     epoch(claim(&store, &first, &paced, 10).await);
-    assert!(matches!(claim(&store, &second, &paced, 19).await, Claim::NoSeat));
+    assert!(matches!(claim(&store, &second, &paced, 19).await, Claim::NoProviderSlot));
     epoch(claim(&store, &second, &paced, 20).await);
 }
 

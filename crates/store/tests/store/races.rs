@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
-use cowhand_store::{Claim, Decision, Fired, Firing, Settled};
+use cowhand_store::{Claim, Decision, Fired, NewFiring, Settled};
 use jiff::SignedDuration;
 use tokio::task::JoinSet;
 
@@ -29,7 +29,7 @@ async fn sixteen_fire_the_same_key(place: Place) {
         let mut tasks = JoinSet::new();
         for _ in 0..TASKS {
             let store = store.clone();
-            let firing = Firing {
+            let firing = NewFiring {
                 schedule,
                 key: cron_key(round),
                 due: at(round),

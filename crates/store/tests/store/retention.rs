@@ -5,7 +5,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::Limit;
-use cowhand_store::{Claim, Decision, Fired, Firing, JobFilter, Pruned, Store, StoreError};
+use cowhand_store::{Claim, Decision, Fired, JobFilter, NewFiring, Pruned, Store, StoreError};
 use jiff::SignedDuration;
 
 use crate::{Place, at, cron_key, hand_job, new_job, no_such_job, on_both, with_schedule};
@@ -44,7 +44,7 @@ async fn prunable(store: &Store) -> Vec<JobId> {
 
 async fn a_pruned_job_leaves_its_firing_and_its_events(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
-    let firing = || Firing {
+    let firing = || NewFiring {
         schedule,
         key: cron_key(60),
         due: at(60),

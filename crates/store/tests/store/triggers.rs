@@ -3,7 +3,7 @@
 use cowhand_core::event::Event;
 use cowhand_core::schedule::{DisabledBy, ScheduleState, SkipReason};
 use cowhand_core::trigger::{FiringKey, Occurrence};
-use cowhand_store::{Decision, Fired, Firing};
+use cowhand_store::{Decision, Fired, NewFiring};
 
 use crate::conformance::{event_types, fire};
 use crate::{HOURLY, Place, at, new_job, no_such_job, on_both, roster, with_schedule};
@@ -24,7 +24,7 @@ async fn a_list_is_seen_once_and_again_when_it_comes_back(place: Place) {
     };
     let fire = async |key: &str| {
         let key = FiringKey::stored(key.to_owned());
-        let firing = Firing { schedule, key, due: at(0), decision: Decision::Run(new_job()), note: None };
+        let firing = NewFiring { schedule, key, due: at(0), decision: Decision::Run(new_job()), note: None };
         assert!(matches!(store.fire_once(firing, at(0)).await.unwrap(), Fired::Recorded(Some(_))));
     };
     assert_eq!(sight(&["a", "b"]).await, ["0 custom:a", "1 custom:b"]);
@@ -64,7 +64,7 @@ async fn a_cursor_moves_with_the_firing(place: Place) {
 
     let firing = |seq| {
         let key = Occurrence::Event { seq }.key(0);
-        Firing {
+        NewFiring {
             schedule: listener,
             key,
             due: at(2),
@@ -99,7 +99,7 @@ async fn a_chain_of_firings_is_counted(place: Place) {
         let created = |event: &&Event| event.job.as_ref() == Some(job.id());
         let seq = events.iter().rfind(created).unwrap().seq;
         let key = Occurrence::Event { seq }.key(0);
-        let firing = Firing { schedule, key, due: at(0), decision: Decision::Run(new_job()), note: None };
+        let firing = NewFiring { schedule, key, due: at(0), decision: Decision::Run(new_job()), note: None };
         let Fired::Recorded(Some(next)) = store.fire_once(firing, at(0)).await.unwrap() else {
             panic!("new")
         };

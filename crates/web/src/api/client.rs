@@ -18,7 +18,7 @@ use super::patience::answered;
 use super::socket::Socket;
 use super::{Api, Code, Problem};
 use cowhand_engine::state::StateFolder;
-use cowhand_run::process::Identity;
+use cowhand_run::process::ProcessIdentity;
 
 /// Longest time for which a request is repeated while the daemon is busy.
 const BUSY_PATIENCE: Duration = Duration::from_secs(10);
@@ -50,9 +50,9 @@ impl Client {
 
     /// Returns the process of the daemon, to wait for its end; none if it is not visible from here, for
     /// example in a container.
-    pub async fn process_of_daemon(state: &StateFolder) -> Option<Identity> {
+    pub async fn process_of_daemon(state: &StateFolder) -> Option<ProcessIdentity> {
         let stream = Socket::connect(state).await.ok()??;
-        Identity::of(stream.peer_cred().ok()?.pid()?).ok()?
+        ProcessIdentity::of(stream.peer_cred().ok()?.pid()?).ok()?
     }
 
     pub fn alone(api: Api) -> Self {

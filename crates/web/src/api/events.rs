@@ -133,7 +133,7 @@ impl Log {
                 first.get_or_insert(event.seq);
                 let begin = lines.len();
                 write_line(&mut lines, event)?;
-                if let Some(hidden) = redactor.hide_in_json(&lines[begin..]) {
+                if let Some(hidden) = redactor.redact_json(&lines[begin..]) {
                     lines.truncate(begin);
                     lines.extend_from_slice(&hidden);
                     lines.push(b'\n');

@@ -47,7 +47,7 @@ pub(super) async fn make(
         return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
     }
     let redactor = fleet.redactor_of(&by);
-    let (prompt, key) = (redactor.hide(&prompt).into_owned(), redactor.hide(&key).into_owned());
+    let (prompt, key) = (redactor.redact(&prompt).into_owned(), redactor.redact(&key).into_owned());
     let (roster, now) = (api.roster(), api.now());
     let agent = agent.unwrap_or_else(|| by.agent().clone());
     let Some(named) = roster.agent(&agent) else { return Err(api.missing_agent(&agent).await) };

@@ -23,7 +23,7 @@ use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView, waits};
 use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, Listening};
-use cowhand_store::{Cancel, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
+use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -198,7 +198,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
     let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
     let source_told = match job.work_item() {
-        Some(_) => api.store.told_of_item(job.id().clone()).await?.as_ref().map(SourceTold::of),
+        Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceTold::of),
         None => None,
     };
     let job = job.into();
@@ -240,8 +240,8 @@ impl From<PastAttempt> for AttemptView {
 /// Cancels a waiting job at once; requests the cancellation of a running one.
 pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
-        Cancel::Done(job) | Cancel::Asked(job) => Ok(Json(job)),
-        Cancel::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
+        CancelOutcome::Done(job) | CancelOutcome::Asked(job) => Ok(Json(job)),
+        CancelOutcome::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
     }
 }
 

@@ -23,7 +23,7 @@ pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next)
         Ok(bytes) => bytes,
         Err(error) => return Problem::unavailable(error.to_string()).into_response(),
     };
-    match api.redactor().hide_in_json(&bytes) {
+    match api.redactor().redact_json(&bytes) {
         None => Response::from_parts(parts, Body::from(bytes)),
         Some(hidden) => {
             parts.headers.remove(header::CONTENT_LENGTH);

@@ -60,7 +60,7 @@ use cowhand_engine::fleet::Fleet;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
-use cowhand_work::Sources;
+use cowhand_work::WorkSources;
 
 pub use agents::{AgentView, LastJob, Next};
 pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
@@ -114,7 +114,7 @@ enum Side {
     /// Inside a daemon.
     Daemon(Arc<Fleet>),
     /// No daemon runs; the fleet is the one in the files now.
-    Alone { roster: Arc<Roster>, sources: Arc<Sources>, redactor: Arc<Redactor> },
+    Alone { roster: Arc<Roster>, sources: Arc<WorkSources>, redactor: Arc<Redactor> },
 }
 
 /// One page of a list, with the cursor of the next page.
@@ -173,7 +173,7 @@ impl Api {
         store: Store,
         state: StateFolder,
         roster: Roster,
-        sources: Sources,
+        sources: WorkSources,
         redactor: Redactor,
     ) -> Self {
         let (roster, sources, redactor) = (Arc::new(roster), Arc::new(sources), Arc::new(redactor));
@@ -215,7 +215,7 @@ impl Api {
         }
     }
 
-    fn sources(&self) -> Arc<Sources> {
+    fn sources(&self) -> Arc<WorkSources> {
         match &self.side {
             Side::Daemon(fleet) => fleet.sources(),
             Side::Alone { sources, .. } => Arc::clone(sources),

@@ -23,7 +23,7 @@ use super::{
 use cowhand_engine::doctor::Finding;
 use cowhand_engine::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use cowhand_engine::queues::ItemView;
-use cowhand_store::Token;
+use cowhand_store::TokenRecord;
 
 pub(super) fn all() -> Vec<Route> {
     [of_daemon(), of_agents(), of_schedules(), of_jobs(), of_asks(), of_work(), of_fleet()].concat()
@@ -306,7 +306,7 @@ fn of_fleet() -> Vec<Route> {
         Route::get("/api/v1/tokens", tokens::list)
             .needs(Scope::Admin)
             .about("All tokens there ever were, without the tokens themselves.")
-            .tells::<Page<Token>>(),
+            .tells::<Page<TokenRecord>>(),
         Route::post("/api/v1/tokens", tokens::create)
             .needs(Scope::Admin)
             .about("Makes a token; this answer is the only one that ever holds it.")
@@ -316,7 +316,7 @@ fn of_fleet() -> Vec<Route> {
         Route::post("/api/v1/tokens/{name}/revoke", tokens::revoke)
             .needs(Scope::Admin)
             .about("Ends a token at once.")
-            .tells::<Token>()
+            .tells::<TokenRecord>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/login", login::create)
             .needs(Scope::Admin)

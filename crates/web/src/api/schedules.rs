@@ -111,7 +111,7 @@ pub(super) async fn firings(
 /// Adds the results of its jobs that were not reported because their items were replaced.
 async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), Problem> {
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
-        let told = api.store.told_of_item(job.id.clone()).await?;
+        let told = api.store.last_item_report(job.id.clone()).await?;
         if let Some(Fact::WorkDropped { message, .. }) = told.map(|event| event.fact) {
             let why = &view.why;
             view.why = format!("{why}; the result of {} was not told to its source: {message}", job.id);

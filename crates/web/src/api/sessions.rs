@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jobs::find;
 use super::{Api, Problem};
-use cowhand_run::runtime::plan;
+use cowhand_run::runtime::description;
 
 /// Session that a person can continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,7 +49,7 @@ pub(super) async fn session(
         Some(name) => Runtime::named(name).ok_or_else(none)?,
         None => agent.and_then(|agent| agent.settings.runtime).unwrap_or_default(),
     };
-    let command = plan::interactive(runtime, &stored.session_id).map_err(Problem::conflict)?;
+    let command = description::interactive(runtime, &stored.session_id).map_err(Problem::conflict)?;
     let directory =
         stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
     let confined = job.confined().map(str::to_owned);

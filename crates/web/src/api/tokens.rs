@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::given::{Given, named};
 use super::{Api, Page, Problem};
-use cowhand_store::{NewToken, Token};
+use cowhand_store::{NewToken, TokenRecord};
 use cowhand_system::digest::sha256;
 
 /// Prefix by which people and scanners for leaked secrets recognise a token.
@@ -36,7 +36,7 @@ pub struct TokenAsked {
 pub struct TokenMade {
     pub token: String,
     #[serde(flatten)]
-    pub about: Token,
+    pub about: TokenRecord,
 }
 
 impl std::fmt::Debug for TokenMade {
@@ -65,11 +65,14 @@ pub(super) async fn create(
     Ok(Json(TokenMade { token, about }))
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<Token>>, Problem> {
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<TokenRecord>>, Problem> {
     Ok(Json(Page::whole(api.store.tokens().await?)))
 }
 
-pub(super) async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Token>, Problem> {
+pub(super) async fn revoke(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+) -> Result<Json<TokenRecord>, Problem> {
     api.daemon()?;
     let name = named::<TokenName>(&name)?;
     let token = api.store.revoke_token(name.clone(), api.now()).await?;

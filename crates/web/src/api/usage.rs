@@ -17,7 +17,7 @@ use super::given::Params;
 use super::{Api, Problem};
 pub use budgets::BudgetView;
 pub use budgets::views as budget_views;
-use cowhand_store::{Spent, SpentOnItem, SpentOnJob};
+use cowhand_store::{SpentOnItem, SpentOnJob, UsageSlot};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -144,8 +144,8 @@ pub(super) async fn usage(
         return Err(Problem::bad_request(format!("from {since} to {until} are no days of {}", roster.zone)));
     };
     let wanted = |agent: &AgentName| asked.agent.as_ref().is_none_or(|only| only == agent);
-    let rows: Vec<Spent> = api.store.spent(from, end).await?;
-    let rows: Vec<Spent> = rows.into_iter().filter(|row| wanted(&row.agent)).collect();
+    let rows: Vec<UsageSlot> = api.store.spent(from, end).await?;
+    let rows: Vec<UsageSlot> = rows.into_iter().filter(|row| wanted(&row.agent)).collect();
     if let Some(agent) = asked.agent.as_ref().filter(|_| rows.is_empty()) {
         api.know(Some(agent), None).await?;
     }

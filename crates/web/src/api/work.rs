@@ -18,7 +18,7 @@ use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
-use cowhand_work::{READING, Sources, WorkSourceError, within};
+use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -213,10 +213,10 @@ impl Api {
     async fn items(
         &self,
         queue: &Queue,
-        sources: &Sources,
+        sources: &WorkSources,
         claimed: bool,
     ) -> Result<Vec<ItemView>, WorkSourceError> {
-        let items = within(READING, queues::items(queue, sources, &self.store, claimed)).await?;
+        let items = within(SOURCE_READ_TIMEOUT, queues::items(queue, sources, &self.store, claimed)).await?;
         self.notice(queue).await;
         Ok(items)
     }
@@ -224,7 +224,7 @@ impl Api {
     /// Makes the daemon retry undelivered results of items that are in the queue now.
     async fn notice(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
-        if let Err(error) = within(READING, fleet.notice(queue)).await {
+        if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.notice(queue)).await {
             debug!(queue = queue.name, "cannot look for items whose results are to be told: {error}");
         }
     }
@@ -235,7 +235,7 @@ impl Api {
         let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
-        let told = self.store.told_of_item(last.id().clone()).await?;
+        let told = self.store.last_item_report(last.id().clone()).await?;
         Ok(told.and_then(|event| match event.fact {
             Fact::WorkDropped { message, .. } => {
                 Some(DroppedResult { job: last.id().clone(), at: event.at, message })

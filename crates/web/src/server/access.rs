@@ -16,7 +16,7 @@ use super::door::{announced, only};
 use super::limit::Limit;
 use crate::api::{self, Api, ByPage, Code, Problem, Wanted, hash};
 use cowhand_engine::fleet::Fleet;
-use cowhand_store::Token;
+use cowhand_store::TokenRecord;
 use cowhand_store::audit;
 
 /// Largest body that axum reads.
@@ -39,7 +39,7 @@ pub(super) struct Access {
 #[derive(Debug)]
 pub(super) enum Caller {
     Known {
-        token: Token,
+        token: TokenRecord,
         /// Set if the token came in a cookie.
         by_page: bool,
     },

@@ -1,4 +1,4 @@
-//! What GitHub refuses, and what it cannot do.
+//! Errors of requests to GitHub.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,30 +7,30 @@ use jiff::Timestamp;
 
 use crate::quota::RateLimitInfo;
 
-/// A request that did not go well. It never holds the token.
+/// A failed request. It never contains the token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub struct GitHubApiError {
-    /// None if no answer came.
+    /// HTTP status, or none if no answer arrived.
     pub status: Option<u16>,
-    /// For example `GET /repos/my-org/my-repo/issues/42`.
+    /// Method and path, for example `GET /repos/my-org/my-repo/issues/42`.
     pub endpoint: String,
     pub message: String,
-    /// The budget as this answer told it.
+    /// Rate limit that the answer states.
     pub rate_limit: Option<Box<RateLimitInfo>>,
     pub kind: ApiFailure,
-    /// About the token that was refused.
+    /// Facts about the token of the refused request.
     pub token: Box<TokenFacts>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiFailure {
-    /// No answer, or half of one: it may have happened nevertheless.
+    /// No answer or an incomplete one. GitHub may have carried out the request.
     Network,
-    /// Not now; `wait` and `ends` say when, if GitHub did.
+    /// The rate limit is reached. `wait` and `ends` are set if GitHub stated them.
     RateLimit { wait: Option<Duration>, ends: Option<Timestamp> },
-    /// The status says it.
+    /// The HTTP status describes the failure.
     Status,
-    /// An answer that makes no sense: not JSON, too large, a way to somebody else's host.
+    /// An unusable answer: not JSON, too large, or a redirect to another host.
     Unreadable,
 }
 
@@ -47,7 +47,7 @@ impl GitHubApiError {
         }
     }
 
-    /// Deleted, moved, or hidden from us.
+    /// Returns true if the object was deleted, moved, or is not visible to the token.
     pub fn is_not_found(&self) -> bool {
         matches!(self.status, Some(404 | 410))
     }
@@ -56,7 +56,7 @@ impl GitHubApiError {
         self.status == Some(403) && !self.is_rate_limit_error()
     }
 
-    /// When the limit ends, if one was hit and GitHub said so.
+    /// Returns when the rate limit ends, if one was reached and GitHub stated its end.
     pub fn resets_at(&self) -> Option<Timestamp> {
         match self.kind {
             ApiFailure::RateLimit { ends, .. } => ends,
@@ -64,7 +64,7 @@ impl GitHubApiError {
         }
     }
 
-    /// Whether the request may have been carried out all the same.
+    /// Returns true if GitHub may have carried out the request although it failed here.
     pub(crate) fn may_have_happened(&self) -> bool {
         self.is_retryable() && !self.is_rate_limit_error()
     }
@@ -86,16 +86,16 @@ impl fmt::Display for GitHubApiError {
     }
 }
 
-/// What an answer says about the token that it was asked with.
+/// Facts about the token that an answer states.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TokenFacts {
-    /// Its scopes; only classic tokens have them.
+    /// Scopes of the token. Only classic tokens have scopes.
     pub scopes: Option<Vec<String>>,
-    /// What to check, for people.
+    /// Advice on what to check, for people.
     pub advice: Option<String>,
 }
 
-/// A token that is missing, refused, or may do too little.
+/// A token that is missing, refused, or lacks a permission.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GitHubAuthError {
     pub message: String,

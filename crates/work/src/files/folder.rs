@@ -1,4 +1,4 @@
-//! The folder on disk: names, bounded reading, and one writer at a time.
+//! The folder on disk: file names, bounded reads, and one writer at a time.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
@@ -11,21 +11,23 @@ use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::fault;
 use cowhand_system::remove::absent_is_ok;
 
-/// The largest file that is an item.
-pub(super) const MOST_BYTES: u64 = 1 << 20;
-/// Reports are added to it, and a claimed item must always be readable.
-pub(super) const MOST_BYTES_CLAIMED: u64 = 2 * MOST_BYTES;
+/// Maximum size of a file that is an item.
+pub(super) const MAX_ITEM_BYTES: u64 = 1 << 20;
+/// Maximum size of a claimed item. It is larger because reports are appended, and a claimed item must always be
+/// readable.
+pub(super) const MAX_CLAIMED_ITEM_BYTES: u64 = 2 * MAX_ITEM_BYTES;
 
-/// There is one writer at a time, so one name is enough, and a dead writer's file is in nobody's way.
-const NEW_FILE: &str = ".cowhand.new";
+/// Name of the file that is written before it replaces an item. One name is enough because there is one writer at a
+/// time; a file left by a crashed writer is overwritten.
+const TEMPORARY_FILE: &str = ".cowhand.new";
 
-/// Explains the folder to people.
+/// A file that explains the folder to people. It is not an item.
 const README: &str = "README.md";
 
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Directories in which agents in a sandbox may write. They may have made a link of the folder itself.
+    /// Directories in which sandboxed agents may write. An agent may have replaced the folder itself with a link.
     writable: Vec<PathBuf>,
 }
 
@@ -37,8 +39,8 @@ pub(super) struct Content {
 
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    Gone,
-    /// What is wrong with the file, after "the file …".
+    Missing,
+    /// Reason why the file cannot be used; it continues the sentence "the file …".
     Unusable(String),
     Failed(io::Error),
 }
@@ -60,7 +62,8 @@ impl Folder {
         self.path.join(name(stem))
     }
 
-    /// The names of all Markdown files that are not hidden, without `.md`; one that is no text has gaps in it.
+    /// Returns the names of all Markdown files that are not hidden, without `.md`. Bytes of a name that are not UTF-8
+    /// are replaced.
     pub(super) fn stems(&self) -> Result<Vec<String>, NotOpened> {
         let mut stems = Vec::new();
         for (name, _) in self.root()?.entries()? {
@@ -72,15 +75,15 @@ impl Folder {
         Ok(stems)
     }
 
-    /// Reads no more than `most` bytes, follows no link, and does not wait for a pipe.
+    /// Reads at most `most` bytes, follows no link, and does not block on a pipe.
     pub(super) fn read(&self, stem: &str, most: u64, to_change: bool) -> Result<Content, Unreadable> {
         let root = self.root().map_err(|error| Unreadable::Failed(error.into()))?;
         let name = name(stem);
-        // Whether we may write is the file's own word; replacing it only asks the folder.
+        // Opening for writing checks the permissions of the file; replacing it would check only those of the folder.
         let file = if to_change { root.file_to_change(&name) } else { root.file(&name) };
         let file = file.map_err(|error| match error {
             NotOpened::Link => Unreadable::Unusable("is a symbolic link, which is not followed".to_owned()),
-            NotOpened::Missing => Unreadable::Gone,
+            NotOpened::Missing => Unreadable::Missing,
             NotOpened::NotRegular => Unreadable::Unusable("is not a plain file".to_owned()),
             error => Unreadable::Failed(error.into()),
         })?;
@@ -95,8 +98,8 @@ impl Folder {
         Ok(Content { text, metadata })
     }
 
-    /// Waits for whoever writes now. The folder itself is what is locked, so no file of ours lies around in it; the
-    /// kernel lets go of the lock however its holder ends.
+    /// Locks the folder, after the current writer. The lock is on the folder itself, so it needs no file; the kernel
+    /// releases it however its holder ends.
     pub(super) fn lock(&self) -> io::Result<Lock> {
         let root = self.root()?;
         let held = root.handle()?;
@@ -116,23 +119,23 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    /// Replaces a file as a whole, with its mode and owner; false if it is not the one that was read any more, because
-    /// people and their editors ask for no lock.
+    /// Replaces a file as a whole and keeps its mode and owner. Returns false if the file changed since it was read:
+    /// people and their editors take no lock.
     pub(super) fn replace(&self, stem: &str, before: &Metadata, text: &str) -> io::Result<bool> {
-        absent_is_ok(self.root.remove(NEW_FILE))?;
-        let mut file = self.root.create_new(NEW_FILE)?;
+        absent_is_ok(self.root.remove(TEMPORARY_FILE))?;
+        let mut file = self.root.create_new(TEMPORARY_FILE)?;
         file.write_all(text.as_bytes())?;
         file.set_permissions(std::fs::Permissions::from_mode(before.mode() & 0o7777))?;
-        // Only root may give a file away; for everybody else the owner is the same, or cannot be kept.
+        // Only root can change the owner. For other users the owner is the same or cannot be kept.
         _ = fchown(&file, Some(before.uid()), Some(before.gid()));
         file.sync_all()?;
         fault::place("work_file_written");
         let now = self.root.file(&name(stem)).ok().and_then(|file| file.metadata().ok());
         if now.is_none_or(|now| version(&now) != version(before)) {
-            self.root.remove(NEW_FILE)?;
+            self.root.remove(TEMPORARY_FILE)?;
             return Ok(false);
         }
-        self.root.rename(NEW_FILE, &format!("{stem}.md"))?;
+        self.root.rename(TEMPORARY_FILE, &format!("{stem}.md"))?;
         fault::place("work_file_replaced");
         self.held.sync_all()?;
         Ok(true)
@@ -144,7 +147,7 @@ fn version(metadata: &Metadata) -> (u64, u64, i64, i64, i64, i64) {
     (metadata.ino(), metadata.size(), modified, metadata.mtime_nsec(), changed, metadata.ctime_nsec())
 }
 
-/// Whole microseconds, as everywhere; a time that no clock shows counts as the earliest.
+/// Returns the modification time in whole microseconds. A time out of range counts as the Unix epoch.
 pub(super) fn modified(metadata: &Metadata) -> Timestamp {
     let microseconds =
         metadata.mtime().saturating_mul(1_000_000).saturating_add(metadata.mtime_nsec() / 1_000);
@@ -162,7 +165,7 @@ mod tests {
         let save = |text: &str| std::fs::write(folder.file("a"), text).unwrap();
         let lock = folder.lock().unwrap();
         save("one");
-        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        let content = folder.read("a", MAX_ITEM_BYTES, true).unwrap();
         save("two");
         assert!(!lock.replace("a", &content.metadata, "ours").unwrap());
         assert_eq!(std::fs::read_to_string(folder.file("a")).unwrap(), "two");
@@ -177,9 +180,9 @@ mod tests {
         let folder = Folder::new(place.path().to_owned(), Vec::new());
         std::fs::write(folder.file("a"), "one").unwrap();
         std::fs::set_permissions(folder.file("a"), std::fs::Permissions::from_mode(0o640)).unwrap();
-        let content = folder.read("a", MOST_BYTES, true).unwrap();
+        let content = folder.read("a", MAX_ITEM_BYTES, true).unwrap();
         assert!(folder.lock().unwrap().replace("a", &content.metadata, "two").unwrap());
-        let after = folder.read("a", MOST_BYTES, true).unwrap();
+        let after = folder.read("a", MAX_ITEM_BYTES, true).unwrap();
         assert_eq!((after.text.as_str(), after.metadata.mode() & 0o777), ("two", 0o640));
     }
 }

@@ -1,8 +1,8 @@
-//! A Markdown file with YAML between `---` and `---` at its top, changed without touching what people wrote around it.
+//! A Markdown file with YAML front matter, edited without changing the text around it.
 //!
-//! A change is made in the bytes of one value or one line, never by writing the YAML anew, so comments, order, quotes
-//! and keys that nobody here knows stay as they are. Then the result is read again: unless exactly the wanted keys have
-//! changed, nothing is written. So a form that is too clever for the edit is refused, not damaged.
+//! An edit replaces the bytes of one value or one line. The YAML is never written anew, so comments, order, quotes and
+//! unknown keys stay. The result is parsed again: unless exactly the wanted keys have changed, nothing is written. A
+//! form that the edit does not support is therefore refused and not damaged.
 
 use std::ops::Range;
 
@@ -19,9 +19,9 @@ pub(super) struct Document {
 
 #[derive(Debug, Clone)]
 struct Front {
-    /// The YAML, without the lines of dashes.
+    /// Range of the YAML, without the lines of dashes.
     yaml: Range<usize>,
-    /// The byte after the second line of dashes.
+    /// Offset of the first byte after the second line of dashes.
     end: usize,
     node: Node,
 }
@@ -29,7 +29,7 @@ struct Front {
 const BOM: char = '\u{feff}';
 
 impl Document {
-    /// The message of an error begins after "the file …".
+    /// Parses a file. An error message continues the sentence "the file …".
     pub(super) fn parse(text: String) -> Result<Self, String> {
         let front = match fenced(&text)? {
             None => None,
@@ -54,7 +54,7 @@ impl Document {
         self.front.as_ref().and_then(|front| front.node.entries()).into_iter().flatten()
     }
 
-    /// Sets keys to a text, or takes them away; a file without front matter gets one.
+    /// Sets keys to a text or removes them. A file without front matter gets one.
     pub(super) fn set(&mut self, changes: &[(&str, Option<&str>)]) -> Result<(), String> {
         let mut after = self.clone();
         for (key, value) in changes {
@@ -69,7 +69,7 @@ impl Document {
         Ok(())
     }
 
-    /// A section at the end of the body, after an empty line.
+    /// Appends a section to the body, after an empty line.
     pub(super) fn append(&mut self, section: &str) {
         let newline = self.newline();
         if !self.text.ends_with('\n') {
@@ -93,7 +93,7 @@ impl Document {
         if let Some(entry) = entries.and_then(|entries| entries.get(key)) {
             let at = front.place(entry.node.at.start)..front.place(entry.node.at.end);
             if at.is_empty() {
-                // `status:` with nothing behind it.
+                // The key has no value, for example `status:`.
                 let colon = text[front.place(entry.key_at.end)..].find(':').unwrap_or_default();
                 text.insert_str(front.place(entry.key_at.end) + colon + 1, &format!(" {value}"));
             } else {
@@ -148,7 +148,8 @@ impl Document {
 }
 
 impl Front {
-    /// From a byte of the tree's text to one of the file: the tree was read with an empty line in front.
+    /// Converts an offset in the parsed text to an offset in the file: the parsed text has an additional empty line at
+    /// its start.
     fn place(&self, byte: u32) -> usize {
         (self.yaml.start + byte as usize).saturating_sub(1).clamp(self.yaml.start, self.yaml.end)
     }
@@ -158,7 +159,7 @@ fn too_clever(keys: &str) -> String {
     format!("has front matter in which `{keys}` cannot be changed safely; write one key on each line")
 }
 
-/// Where the YAML is, and where the body begins; none if the file does not begin with a line of dashes.
+/// Returns the range of the YAML and the start of the body, or none if the file does not begin with a line of dashes.
 fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
     let top = text.len() - text.trim_start_matches(BOM).len();
     let mut lines = text[top..].split_inclusive('\n');
@@ -176,7 +177,7 @@ fn fenced(text: &str) -> Result<Option<(Range<usize>, usize)>, String> {
 }
 
 fn tree(yaml: &str) -> Result<Node, String> {
-    // The empty line stands for the first line of dashes, so that messages name the line of the file.
+    // The empty line stands for the first line of dashes, so that messages state the line number of the file.
     let text = format!("\n{yaml}");
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add("".into(), String::new());
@@ -191,7 +192,7 @@ fn tree(yaml: &str) -> Result<Node, String> {
         .ok_or_else(|| "has front matter that is not a list of `key: value` lines".to_owned())
 }
 
-/// Their places may differ.
+/// Compares two nodes by value, without their positions.
 fn means_the_same(one: &Node, other: &Node) -> bool {
     match (&one.value, &other.value) {
         (Value::Scalar(one), Value::Scalar(other)) => one == other,
@@ -208,7 +209,7 @@ fn means_the_same(one: &Node, other: &Node) -> bool {
     }
 }
 
-/// Plain where nobody could read it as something else, else in double quotes with JSON's escapes, which YAML shares.
+/// Writes a value as plain YAML if it is unambiguous, else in double quotes with JSON escapes, which YAML also accepts.
 fn as_yaml(value: &str) -> String {
     let plain = value.starts_with(|c: char| c.is_ascii_alphanumeric())
         && value.ends_with(|c: char| c.is_ascii_alphanumeric())

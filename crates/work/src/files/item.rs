@@ -1,4 +1,4 @@
-//! One file read as a work item, and how that stands.
+//! Reading one file as a work item with its status.
 
 use std::fmt;
 use std::path::Path;
@@ -13,23 +13,23 @@ use serde_json::{Map, Value as Json, json};
 
 use super::front_matter::Document;
 use super::report;
-use crate::Standing;
+use crate::QueueState;
 
-/// The `status` of a file.
+/// Value of `status` in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Status {
-    /// `available`, `ready`, or nothing.
+pub(super) enum FileStatus {
+    /// `available`, `ready`, or no status.
     Available,
-    /// Without an end it holds until a person changes it: somebody wrote it by hand.
+    /// A claim without `until` was written by hand and is valid until a person changes it.
     Claimed { by: Option<String>, until: Option<Timestamp> },
-    /// `completed`, `failed` or `partial`, as a result set it.
+    /// `completed`, `failed` or `partial`, set by a result.
     Done(String),
-    /// A person's own word, for example `blocked` or `draft`.
+    /// A status that a person chose, for example `blocked` or `draft`.
     Other(String),
 }
 
-impl Status {
-    /// A claim that has run out holds nobody back.
+impl FileStatus {
+    /// Returns true if the item can be claimed. An expired claim does not prevent that.
     pub(super) fn is_available(&self, now: Timestamp) -> bool {
         match self {
             Self::Available => true,
@@ -42,12 +42,12 @@ impl Status {
         matches!(self, Self::Claimed { by: Some(by), .. } if by == holder)
     }
 
-    pub(super) fn standing(&self, now: Timestamp) -> Standing {
+    pub(super) fn queue_state(&self, now: Timestamp) -> QueueState {
         match self {
-            _ if self.is_available(now) => Standing::Available,
-            Self::Available | Self::Claimed { .. } => Standing::Claimed,
-            Self::Done(word) if word == "completed" => Standing::Done,
-            Self::Done(_) | Self::Other(_) => Standing::Withdrawn,
+            _ if self.is_available(now) => QueueState::Available,
+            Self::Available | Self::Claimed { .. } => QueueState::Claimed,
+            Self::Done(word) if word == "completed" => QueueState::Done,
+            Self::Done(_) | Self::Other(_) => QueueState::Withdrawn,
         }
     }
 
@@ -74,8 +74,8 @@ impl Status {
     }
 }
 
-/// Reads on after the item's id.
-impl fmt::Display for Status {
+/// Continues a sentence that begins with the item's id.
+impl fmt::Display for FileStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Claimed { by, until } => {
@@ -89,27 +89,28 @@ impl fmt::Display for Status {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct FileItem {
     pub(super) item: WorkItem,
-    pub(super) status: Status,
+    pub(super) status: FileStatus,
 }
 
-/// Keys that become fields of the item; all others are its metadata.
-const FIELDS: [&str; 7] = ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
+/// Keys that become fields of the item. All other keys are its metadata.
+const ITEM_KEYS: [&str; 7] =
+    ["title", "status", "priority", "labels", "created", "claimed_by", "claimed_until"];
 
-/// What a `file://` address cannot hold as it is.
-const UNSAFE: &AsciiSet =
+/// Characters that are escaped in a `file://` URL.
+const ESCAPED_IN_FILE_URLS: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
-impl Entry {
-    /// The message of an error begins after "the file …".
+impl FileItem {
+    /// Reads an item. An error message continues the sentence "the file …".
     pub(super) fn of(
         id: WorkItemId,
         document: &Document,
         path: &Path,
         modified: Timestamp,
     ) -> Result<Self, String> {
-        let status = Status::of(document)?;
+        let status = FileStatus::of(document)?;
         let labels = labels(document)?;
         let priority = match text(document, "priority")? {
             Some(word) => Priority::of_labels(&[word]),
@@ -128,7 +129,7 @@ impl Entry {
             priority,
             labels,
             metadata: metadata(document, &status, path),
-            url: format!("file://{}", utf8_percent_encode(&path.to_string_lossy(), UNSAFE)),
+            url: format!("file://{}", utf8_percent_encode(&path.to_string_lossy(), ESCAPED_IN_FILE_URLS)),
             created_at,
             updated_at: modified,
             id,
@@ -144,7 +145,7 @@ fn text<'a>(document: &'a Document, key: &str) -> Result<Option<&'a str>, String
     }
 }
 
-/// A list, or a single one without brackets.
+/// Reads a list of labels, or one label without brackets.
 fn labels(document: &Document) -> Result<Vec<String>, String> {
     let wrong = || "has `labels` that are not a list of texts".to_owned();
     match document.get("labels").map(|node| (node, &node.value)) {
@@ -156,7 +157,7 @@ fn labels(document: &Document) -> Result<Vec<String>, String> {
     }
 }
 
-/// A time, or a day, which begins in UTC.
+/// Parses a time, or a date, which begins at midnight UTC.
 fn time(written: &str) -> Result<Timestamp, String> {
     let wrong = || {
         format!("has `created: {written}`, which is no time; write it as 2026-01-31 or 2026-01-31T09:00:00Z")
@@ -179,21 +180,21 @@ fn heading(body: &str) -> Option<String> {
     heading.filter(|heading| !heading.is_empty()).map(str::to_owned)
 }
 
-fn metadata(document: &Document, status: &Status, path: &Path) -> Map<String, Json> {
+fn metadata(document: &Document, status: &FileStatus, path: &Path) -> Map<String, Json> {
     let mut metadata = Map::new();
-    for (key, entry) in document.entries().filter(|(key, _)| !FIELDS.contains(&key.as_str())) {
+    for (key, entry) in document.entries().filter(|(key, _)| !ITEM_KEYS.contains(&key.as_str())) {
         metadata.insert(key.clone(), as_json(&entry.node));
     }
     metadata.insert("path".to_owned(), json!(path.to_string_lossy()));
     metadata.insert("status".to_owned(), json!(status.word()));
-    if let Status::Claimed { by, until } = status {
+    if let FileStatus::Claimed { by, until } = status {
         metadata.insert("claimed_by".to_owned(), json!(by));
         metadata.insert("claimed_until".to_owned(), json!(until));
     }
     metadata
 }
 
-/// Nobody says which type a person's own key has, so a scalar is the text that was written.
+/// Converts a node to JSON. The type of a person's own key is unknown, so a scalar becomes the text as written.
 fn as_json(node: &Node) -> Json {
     match &node.value {
         Value::Scalar(scalar) if scalar.is_null() => Json::Null,

@@ -1,4 +1,4 @@
-//! The life of an item in a folder: listed, claimed, renewed, completed, released.
+//! The states of an item in a folder: listed, claimed, renewed, completed, released.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,29 +10,29 @@ use cowhand_core::work::{
 };
 use jiff::Timestamp;
 
-use super::folder::{MOST_BYTES, MOST_BYTES_CLAIMED, Unreadable, modified};
+use super::folder::{MAX_CLAIMED_ITEM_BYTES, MAX_ITEM_BYTES, Unreadable, modified};
 use super::front_matter::Document;
-use super::item::{Entry, Status};
-use super::page::Page;
+use super::item::{FileItem, FileStatus};
+use super::page::PageBuilder;
 use super::{Inner, NAME, Skipped, report};
-use crate::{Claimant, Standing, WorkSourceError};
+use crate::{Claimant, QueueState, WorkSourceError};
 
-/// A person who saves the file again and again is not waited for.
-const MOST_TRIES: usize = 5;
+/// How often a change is tried again when a person saves the file in between.
+const MAX_CHANGE_TRIES: usize = 5;
 
-/// Why one item cannot be read or changed.
+/// Why an item cannot be read or changed.
 #[derive(Debug)]
-pub(super) enum Trouble {
-    Gone(WorkItemId),
-    /// A file that is no item, or in no state to be one.
+pub(super) enum ItemError {
+    Missing(WorkItemId),
+    /// The file is not an item, or its state is invalid.
     Unusable(PathBuf, String),
     Failed(PathBuf, io::Error),
 }
 
-impl Trouble {
+impl ItemError {
     pub(super) fn refusal(self) -> ClaimResult {
         let reason = match &self {
-            Self::Gone(_) => ClaimFailureReason::NotFound,
+            Self::Missing(_) => ClaimFailureReason::NotFound,
             Self::Unusable(..) => ClaimFailureReason::InvalidState,
             Self::Failed(_, error) if is_denied(error) => ClaimFailureReason::PermissionDenied,
             Self::Failed(..) => ClaimFailureReason::SourceError,
@@ -41,15 +41,15 @@ impl Trouble {
     }
 }
 
-impl From<Trouble> for WorkSourceError {
-    fn from(trouble: Trouble) -> Self {
+impl From<ItemError> for WorkSourceError {
+    fn from(trouble: ItemError) -> Self {
         match trouble {
-            Trouble::Gone(item) => Self::NotFound(item),
-            Trouble::Unusable(path, reason) => Self::Io {
+            ItemError::Missing(item) => Self::NotFound(item),
+            ItemError::Unusable(path, reason) => Self::Io {
                 path,
                 error: io::Error::new(io::ErrorKind::InvalidData, format!("the file {reason}")),
             },
-            Trouble::Failed(path, error) => Self::Io { path, error },
+            ItemError::Failed(path, error) => Self::Io { path, error },
         }
     }
 }
@@ -62,12 +62,12 @@ fn refused(reason: ClaimFailureReason, message: String) -> ClaimResult {
     ClaimResult::Refused { reason, message: Some(message) }
 }
 
-/// As it stands in the file.
+/// Returns the name of the claimant as it is written in the file.
 fn name_of(by: &Claimant) -> String {
     format!("{}/{}", by.fleet, by.holder)
 }
 
-/// What becomes of a file that was read under the lock.
+/// Result of a decision about a file that was read under the lock.
 enum Change<T> {
     Leave(T),
     Write(T),
@@ -76,10 +76,10 @@ enum Change<T> {
 impl Inner {
     pub(super) fn fetch(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let now = self.clock.now();
-        let mut page = Page::after(options.cursor.as_deref(), options.limit)?;
+        let mut page = PageBuilder::after(options.cursor.as_deref(), options.limit)?;
         self.each(|looked| match looked {
             Ok(entry) => {
-                let claimed = matches!(entry.status, Status::Claimed { .. }) && options.include_claimed;
+                let claimed = matches!(entry.status, FileStatus::Claimed { .. }) && options.include_claimed;
                 if (claimed || entry.status.is_available(now)) && options.admits(&entry.item) {
                     page.add(entry.item);
                 }
@@ -89,19 +89,19 @@ impl Inner {
         Ok(page.finish())
     }
 
-    /// Every Markdown file of the folder; one that goes away meanwhile is none.
-    pub(super) fn each(&self, mut see: impl FnMut(Result<Entry, Skipped>)) -> Result<(), WorkSourceError> {
+    /// Calls `see` with every Markdown file of the folder, except for files that disappear meanwhile.
+    pub(super) fn each(&self, mut see: impl FnMut(Result<FileItem, Skipped>)) -> Result<(), WorkSourceError> {
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else {
                 let reason = "has a name that is no id; use letters, digits, '.', '_' and '-'".to_owned();
                 see(Err(Skipped { file: self.folder.file(&stem), reason }));
                 continue;
             };
-            match self.look(&id, MOST_BYTES) {
+            match self.look(&id, MAX_ITEM_BYTES) {
                 Ok((entry, _)) => see(Ok(entry)),
-                Err(Trouble::Gone(_)) => {}
-                Err(Trouble::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
-                Err(Trouble::Failed(file, error)) => {
+                Err(ItemError::Missing(_)) => {}
+                Err(ItemError::Unusable(file, reason)) => see(Err(Skipped { file, reason })),
+                Err(ItemError::Failed(file, error)) => {
                     see(Err(Skipped { file, reason: format!("cannot be read: {error}") }));
                 }
             }
@@ -116,9 +116,9 @@ impl Inner {
         }
     }
 
-    pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(Entry, Document), Trouble> {
+    pub(super) fn look(&self, id: &WorkItemId, most: u64) -> Result<(FileItem, Document), ItemError> {
         if id.source() != NAME {
-            return Err(Trouble::Gone(id.clone()));
+            return Err(ItemError::Missing(id.clone()));
         }
         let content = self.folder.read(id.external_id(), most, false);
         let content = content.map_err(|error| self.trouble(id, error))?;
@@ -130,19 +130,19 @@ impl Inner {
         id: &WorkItemId,
         text: String,
         modified: Timestamp,
-    ) -> Result<(Entry, Document), Trouble> {
+    ) -> Result<(FileItem, Document), ItemError> {
         let path = self.folder.file(id.external_id());
-        let document = Document::parse(text).map_err(|reason| Trouble::Unusable(path.clone(), reason))?;
-        let entry = Entry::of(id.clone(), &document, &path, modified);
-        Ok((entry.map_err(|reason| Trouble::Unusable(path, reason))?, document))
+        let document = Document::parse(text).map_err(|reason| ItemError::Unusable(path.clone(), reason))?;
+        let entry = FileItem::of(id.clone(), &document, &path, modified);
+        Ok((entry.map_err(|reason| ItemError::Unusable(path, reason))?, document))
     }
 
-    fn trouble(&self, id: &WorkItemId, error: Unreadable) -> Trouble {
+    fn trouble(&self, id: &WorkItemId, error: Unreadable) -> ItemError {
         let path = self.folder.file(id.external_id());
         match error {
-            Unreadable::Gone => Trouble::Gone(id.clone()),
-            Unreadable::Unusable(reason) => Trouble::Unusable(path, reason),
-            Unreadable::Failed(error) => Trouble::Failed(path, error),
+            Unreadable::Missing => ItemError::Missing(id.clone()),
+            Unreadable::Unusable(reason) => ItemError::Unusable(path, reason),
+            Unreadable::Failed(error) => ItemError::Failed(path, error),
         }
     }
 
@@ -151,20 +151,20 @@ impl Inner {
         &self,
         id: &WorkItemId,
         most: u64,
-        mut decide: impl FnMut(&Entry, &mut Document) -> Result<Change<T>, String>,
-    ) -> Result<T, Trouble> {
+        mut decide: impl FnMut(&FileItem, &mut Document) -> Result<Change<T>, String>,
+    ) -> Result<T, ItemError> {
         if id.source() != NAME {
-            return Err(Trouble::Gone(id.clone()));
+            return Err(ItemError::Missing(id.clone()));
         }
         let path = self.folder.file(id.external_id());
-        let failed = |error| Trouble::Failed(path.clone(), error);
+        let failed = |error| ItemError::Failed(path.clone(), error);
         let lock =
-            self.folder.lock().map_err(|error| Trouble::Failed(self.folder.path().to_owned(), error))?;
-        for _ in 0..MOST_TRIES {
+            self.folder.lock().map_err(|error| ItemError::Failed(self.folder.path().to_owned(), error))?;
+        for _ in 0..MAX_CHANGE_TRIES {
             let content = self.folder.read(id.external_id(), most, true);
             let content = content.map_err(|error| self.trouble(id, error))?;
             let (entry, mut document) = self.understand(id, content.text, modified(&content.metadata))?;
-            match decide(&entry, &mut document).map_err(|reason| Trouble::Unusable(path.clone(), reason))? {
+            match decide(&entry, &mut document).map_err(|reason| ItemError::Unusable(path.clone(), reason))? {
                 Change::Leave(answer) => return Ok(answer),
                 Change::Write(answer) => {
                     if lock.replace(id.external_id(), &content.metadata, document.text()).map_err(failed)? {
@@ -176,16 +176,17 @@ impl Inner {
         Err(failed(io::Error::new(io::ErrorKind::ResourceBusy, "the file changes all the time")))
     }
 
-    pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, Trouble> {
+    pub(super) fn claim(&self, id: &WorkItemId, by: &Claimant) -> Result<ClaimResult, ItemError> {
         let (now, holder) = (self.clock.now(), name_of(by));
         let path = self.folder.file(id.external_id());
-        self.change(id, MOST_BYTES, |entry, document| {
-            // Told again after a lost answer, it is the same claim.
+        self.change(id, MAX_ITEM_BYTES, |entry, document| {
+            // A claim that is repeated after a lost answer is the same claim.
             if !entry.status.is_available(now) && !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(not_available(id, &entry.status)));
             }
             let (created, until) = (entry.item.created_at.to_string(), by.until.to_string());
-            // Without it the age would be that of our own write, and an item that comes back would go to the end.
+            // Without `created`, the age of the item would be the time of this write, and a released item would move to
+            // the end of the queue.
             let created = if document.get("created").is_none() {
                 &[("created", Some(created.as_str()))][..]
             } else {
@@ -197,14 +198,14 @@ impl Inner {
                 ("claimed_until", Some(until.as_str())),
             ];
             document.set(&[&claim[..], created].concat())?;
-            let entry = Entry::of(id.clone(), document, &path, now)?;
+            let entry = FileItem::of(id.clone(), document, &path, now)?;
             Ok(Change::Write(ClaimResult::Claimed(Box::new(entry.item))))
         })
     }
 
     pub(super) fn renew(&self, id: &WorkItemId, by: &Claimant) -> Result<(), WorkSourceError> {
         let (holder, until) = (name_of(by), by.until.to_string());
-        let lost = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+        let lost = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             if !entry.status.is_held_by(&holder) {
                 return Ok(Change::Leave(Some(not_held(id, &entry.status))));
             }
@@ -214,7 +215,8 @@ impl Inner {
         lost.map_or(Ok(()), Err)
     }
 
-    /// Also of an item that nobody holds: the work is done, whoever it was. Not of one that another holds or has done.
+    /// Writes the result of an item. It is also accepted if nobody holds the item, because the work is done; it is
+    /// refused if another claimant holds or has completed the item.
     pub(super) fn complete(
         &self,
         id: &WorkItemId,
@@ -222,7 +224,7 @@ impl Inner {
         by: &Claimant,
     ) -> Result<(), WorkSourceError> {
         let (now, holder) = (self.clock.now(), name_of(by));
-        let refused = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+        let refused = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             let ours = entry.status.is_held_by(&holder);
             if !ours && document.body().contains(&report::marker(&holder)) {
                 return Ok(Change::Leave(None));
@@ -249,7 +251,7 @@ impl Inner {
         by: &Claimant,
     ) -> Result<ReleaseResult, WorkSourceError> {
         let (now, holder) = (self.clock.now(), name_of(by));
-        let released = self.change(id, MOST_BYTES_CLAIMED, |entry, document| {
+        let released = self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| {
             if entry.status.is_held_by(&holder) {
                 document.set(&[
                     ("status", Some("available")),
@@ -262,7 +264,7 @@ impl Inner {
                 return Ok(Change::Write(ReleaseResult { success: true, message: None }));
             }
             let message = format!("{id} {}", entry.status);
-            let success = entry.status == Status::Available;
+            let success = entry.status == FileStatus::Available;
             Ok(Change::Leave(ReleaseResult { success, message: Some(message) }))
         });
         Ok(released?)
@@ -270,17 +272,17 @@ impl Inner {
 }
 
 impl Inner {
-    pub(super) fn standing(&self, id: &WorkItemId) -> Result<Standing, WorkSourceError> {
+    pub(super) fn queue_state(&self, id: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         let now = self.clock.now();
-        match self.look(id, MOST_BYTES_CLAIMED) {
-            Ok((entry, _)) => Ok(entry.status.standing(now)),
-            Err(Trouble::Gone(_)) => Ok(Standing::Done),
+        match self.look(id, MAX_CLAIMED_ITEM_BYTES) {
+            Ok((entry, _)) => Ok(entry.status.queue_state(now)),
+            Err(ItemError::Missing(_)) => Ok(QueueState::Done),
             Err(trouble) => Err(trouble.into()),
         }
     }
 
-    /// Finds the file that a person renamed: its claim, or the result in it, names the holder. A claim counts more, because a
-    /// result may have been copied.
+    /// Finds a file that a person renamed: its claim, or the result in it, names the holder. A claim takes precedence,
+    /// because a result may have been copied.
     pub(super) fn moved(
         &self,
         from: &WorkItemId,
@@ -290,7 +292,7 @@ impl Inner {
         let (marker, mut told) = (report::marker(&holder), None);
         for stem in self.folder.stems().map_err(|error| self.unusable(error))? {
             let Ok(id) = WorkItemId::new(NAME, &stem) else { continue };
-            let Ok((entry, document)) = self.look(&id, MOST_BYTES_CLAIMED) else { continue };
+            let Ok((entry, document)) = self.look(&id, MAX_CLAIMED_ITEM_BYTES) else { continue };
             if id == *from {
                 continue;
             }
@@ -308,13 +310,13 @@ impl Inner {
     pub(super) fn offer(&self, id: &WorkItemId) -> Result<ReleaseResult, WorkSourceError> {
         let now = self.clock.now();
         let offered =
-            self.change(id, MOST_BYTES_CLAIMED, |entry, document| match entry.status.standing(now) {
-                Standing::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
-                Standing::Withdrawn => {
+            self.change(id, MAX_CLAIMED_ITEM_BYTES, |entry, document| match entry.status.queue_state(now) {
+                QueueState::Available => Ok(Change::Leave(ReleaseResult { success: true, message: None })),
+                QueueState::Withdrawn => {
                     document.set(&[("status", Some("available"))])?;
                     Ok(Change::Write(ReleaseResult { success: true, message: None }))
                 }
-                Standing::Claimed | Standing::Done => {
+                QueueState::Claimed | QueueState::Done => {
                     let message = Some(format!("{id} {}", entry.status));
                     Ok(Change::Leave(ReleaseResult { success: false, message }))
                 }
@@ -323,14 +325,14 @@ impl Inner {
     }
 }
 
-fn not_available(id: &WorkItemId, status: &Status) -> ClaimResult {
+fn not_available(id: &WorkItemId, status: &FileStatus) -> ClaimResult {
     let reason = match status {
-        Status::Claimed { .. } => ClaimFailureReason::AlreadyClaimed,
+        FileStatus::Claimed { .. } => ClaimFailureReason::AlreadyClaimed,
         _ => ClaimFailureReason::InvalidState,
     };
     refused(reason, format!("{id} {status}"))
 }
 
-fn not_held(id: &WorkItemId, status: &Status) -> WorkSourceError {
+fn not_held(id: &WorkItemId, status: &FileStatus) -> WorkSourceError {
     WorkSourceError::NotHeld { item: id.clone(), stands: status.to_string() }
 }

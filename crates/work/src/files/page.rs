@@ -1,24 +1,24 @@
-//! One page of a folder: the oldest items after a cursor, without keeping the others.
+//! One page of a folder: the oldest items after a cursor. Other items are not kept in memory.
 
 use cowhand_core::work::{FetchResult, WorkItem};
 
 use super::WorkSourceError;
 
-/// Items hold their whole text, so a page without a limit ends here too. The next one goes on.
-const MOST_BYTES: usize = 64 << 20;
+/// Maximum size of a page. Items contain their whole text, so a page without a limit also ends here.
+const MAX_PAGE_BYTES: usize = 64 << 20;
 
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct PageBuilder {
     after: Option<Place>,
     limit: usize,
     items: Vec<WorkItem>,
     bytes: usize,
-    /// Something that fits the filter comes after it.
+    /// Set if further items match the filter.
     more: bool,
     total: u64,
 }
 
-/// By age, then as [`WorkItem::compare_place`] orders ids.
+/// Position of an item: by age, then as [`WorkItem::compare_place`] orders ids.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     created: i64,
@@ -26,7 +26,7 @@ struct Place {
     id: String,
 }
 
-impl Page {
+impl PageBuilder {
     pub(super) fn after(cursor: Option<&str>, limit: Option<usize>) -> Result<Self, WorkSourceError> {
         let wrong = |cursor| WorkSourceError::Config(format!("{cursor:?} is no cursor of this source"));
         let after = cursor.map(|cursor| Place::read(cursor).ok_or_else(|| wrong(cursor))).transpose()?;
@@ -41,8 +41,8 @@ impl Page {
         }
         self.bytes += size(&item);
         self.items.push(item);
-        // Twice as much as is kept, so that sorting stays rare.
-        if self.bytes > 2 * MOST_BYTES || self.items.len() / 2 > self.limit {
+        // Keep up to twice the limit, so that sorting is rare.
+        if self.bytes > 2 * MAX_PAGE_BYTES || self.items.len() / 2 > self.limit {
             self.shorten();
         }
     }
@@ -54,15 +54,15 @@ impl Page {
         FetchResult { items: self.items, next_cursor, total_count: Some(self.total) }
     }
 
-    /// To the oldest that fit.
+    /// Drops all but the oldest items that fit.
     fn shorten(&mut self) {
         self.items.sort_by_cached_key(Place::of);
         self.bytes = 0;
         let full = self.items.iter().position(|item| {
             self.bytes += size(item);
-            self.bytes > MOST_BYTES
+            self.bytes > MAX_PAGE_BYTES
         });
-        // At least one goes with every page, or there would be no end of pages.
+        // Each page contains at least one item, else the list would never end.
         let fit = full.map_or(self.items.len(), |full| full.max(1)).min(self.limit);
         self.more |= fit < self.items.len();
         self.items.truncate(fit);

@@ -1,19 +1,19 @@
-//! What is written below an item when its work has ended, for the person who opens the file next.
+//! The text that is written below an item when its work has ended, for the person who opens the file next.
 
 use cowhand_core::cut::cut;
 use cowhand_core::work::{WorkOutcome, WorkResult};
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
-/// The most bytes of a report. An agent may say anything; the file is for people.
-const MOST_BYTES: usize = 64 << 10;
+/// Maximum size of a report. Agents can write any amount; the file is for people.
+const MAX_REPORT_BYTES: usize = 64 << 10;
 
-/// Cannot stand in an HTML comment, or would end the name.
-const UNSAFE: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
+/// Characters that cannot be in an HTML comment, or would end the name.
+const ESCAPED_IN_LINKS: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'<').add(b'>');
 
-/// Stands in the file, unseen when it is rendered: whose result this is, so that it is not told twice.
+/// Returns the hidden comment that names the holder of a result, so that the result is not written twice.
 pub(super) fn marker(holder: &str) -> String {
-    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, UNSAFE))
+    format!("<!-- cowhand:result {} -->", utf8_percent_encode(holder, ESCAPED_IN_LINKS))
 }
 
 pub(super) const fn word(outcome: WorkOutcome) -> &'static str {
@@ -40,7 +40,7 @@ pub(super) fn release(reason: Option<&str>, holder: &str, now: Timestamp) -> Str
     format!("## Released by {} ({})\n\n{}", said(&[holder.to_owned()]), seconds(now), said(&[reason]))
 }
 
-/// What a person wrote: all of it up to the first report or note of ours.
+/// Returns the text that a person wrote: everything before the first report or note of cowhand.
 pub(super) fn persons_part(body: &str) -> &str {
     let mut end = 0;
     for line in body.split_inclusive('\n') {
@@ -52,7 +52,7 @@ pub(super) fn persons_part(body: &str) -> &str {
     &body[..end]
 }
 
-/// Whether the line is the heading that [`release`] makes: a fleet and a holder, then a time.
+/// Returns true if the line is a heading that [`release`] writes: a fleet and a holder, then a time.
 fn is_release(line: &str) -> bool {
     let said = line.strip_prefix("## Released by ").and_then(|said| said.trim_end().strip_suffix(')'));
     said.and_then(|said| said.rsplit_once(" (")).is_some_and(|(holder, at)| {
@@ -60,10 +60,11 @@ fn is_release(line: &str) -> bool {
     })
 }
 
-/// The parts that say something, cut to size. A marker in them would speak for somebody else.
+/// Joins the non-empty parts and cuts them to size. Markers in the text are defused, since they would name another
+/// holder.
 fn said(parts: &[String]) -> String {
     let parts: Vec<&str> = parts.iter().map(|part| part.trim()).filter(|part| !part.is_empty()).collect();
-    cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MOST_BYTES)
+    cut(&parts.join("\n\n").replace("<!-- cowhand:", "<!-- cowhand;"), 0, MAX_REPORT_BYTES)
 }
 
 fn seconds(now: Timestamp) -> Timestamp {

@@ -1,4 +1,4 @@
-//! Issues of a repository as work.
+//! Issues of a repository as a work source.
 
 use async_trait::async_trait;
 use cowhand_core::github;
@@ -9,32 +9,32 @@ use cowhand_core::work::{
 };
 use serde_json::{Map, json};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::cursor::{Cursor, Listing};
-use super::expired::Watched;
+use super::expired::ClaimedIssues;
 use super::issues::Issues;
 use super::models::{Issue, IssueState};
 use super::settings::{Claiming, GitHubSettings};
 use super::text::Speaker;
 use crate::error::github::GitHubApiError;
 use crate::quota::Quota;
-use crate::{Claimant, ExpiredClaim, Finding, Setting, Standing, WorkSource, WorkSourceError};
+use crate::{Claimant, ExpiredClaim, QueueState, SourceContext, SourceFinding, WorkSource, WorkSourceError};
 
-/// The first half of its items' ids.
+/// First part of the ids of the items.
 pub const SOURCE_TYPE: &str = "github";
 
-/// Issues of one repository; labels carry their state, and comments with a hidden marker whose they are.
+/// Issues of one repository. Labels store their state; comments with a hidden marker store the claimant.
 #[derive(Debug)]
 pub struct GitHubWorkSource {
     pub(super) settings: GitHubSettings,
-    pub(super) client: Client,
-    pub(super) watched: Watched,
-    /// What people call the fleet that takes from here.
+    pub(super) client: GitHubClient,
+    pub(super) watched: ClaimedIssues,
+    /// Name of the fleet, for people.
     pub(super) fleet_name: Option<String>,
 }
 
 impl GitHubWorkSource {
-    pub fn from_config(source: &shape::WorkSource, setting: &Setting) -> Result<Self, WorkSourceError> {
+    pub fn from_config(source: &shape::WorkSource, setting: &SourceContext) -> Result<Self, WorkSourceError> {
         let (settings, auth) = GitHubSettings::from_config(source)?;
         Self::new(settings, auth, setting)
     }
@@ -42,7 +42,7 @@ impl GitHubWorkSource {
     pub fn new(
         settings: GitHubSettings,
         auth: &github::Auth,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let is_plain = |part: &str| {
             let has_plain_bytes = part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
@@ -51,13 +51,13 @@ impl GitHubWorkSource {
         if !settings.repo.split_once('/').is_some_and(|(owner, name)| is_plain(owner) && is_plain(name)) {
             return Err(WorkSourceError::Config(format!("repo: {:?} is not owner/repo", settings.repo)));
         }
-        let client = Client::new(&settings, auth, setting)?;
+        let client = GitHubClient::new(&settings, auth, setting)?;
         let fleet_name = setting.fleet_name().map(str::to_owned);
-        Ok(Self { settings, client, watched: Watched::default(), fleet_name })
+        Ok(Self { settings, client, watched: ClaimedIssues::default(), fleet_name })
     }
 
-    /// With its budget.
-    pub fn client(&self) -> &Client {
+    /// Returns the client, which also counts requests.
+    pub fn client(&self) -> &GitHubClient {
         &self.client
     }
 
@@ -65,7 +65,7 @@ impl GitHubWorkSource {
         &self.settings
     }
 
-    /// Who a comment says that it is from.
+    /// Returns the author that a comment names.
     pub(super) fn speaker<'a>(&'a self, by: &'a Claimant) -> Speaker<'a> {
         Speaker { fleet: self.fleet_name.as_deref(), holder: &by.holder }
     }
@@ -80,27 +80,28 @@ impl GitHubWorkSource {
             Listing::Ready => {
                 issue.has_label(&self.settings.ready) && (options.include_claimed || !is_claimed)
             }
-            // Those that are marked as both came with the others.
+            // Issues with both labels were listed as ready.
             Listing::Claimed => is_claimed && !issue.has_label(&self.settings.ready),
         };
         belongs && self.is_ours_to_take(issue)
     }
 
-    /// As the issue itself says, not a list. One that is being released has lost its label before its marker.
-    async fn stands(&self, number: u64) -> Result<Standing, GitHubApiError> {
+    /// Returns the state from the issue itself and not from a list. An issue that is being released loses its label
+    /// before its marker.
+    async fn stands(&self, number: u64) -> Result<QueueState, GitHubApiError> {
         let Some(issue) = self.issues().get(number).await?.filter(|issue| issue.state == IssueState::Open)
         else {
-            return Ok(Standing::Done);
+            return Ok(QueueState::Done);
         };
         if issue.has_label(&self.settings.in_progress) {
-            return Ok(Standing::Claimed);
+            return Ok(QueueState::Claimed);
         }
         if issue.has_label(&self.settings.ready) && self.is_ours_to_take(&issue) {
-            return Ok(Standing::Available);
+            return Ok(QueueState::Available);
         }
         let claimed = matches!(self.settings.claiming, Claiming::ByMarker { .. })
             && self.issues().marks(number).await?.holder().is_some();
-        Ok(if claimed { Standing::Claimed } else { Standing::Withdrawn })
+        Ok(if claimed { QueueState::Claimed } else { QueueState::Withdrawn })
     }
 
     pub(super) fn is_ours_to_take(&self, issue: &Issue) -> bool {
@@ -115,8 +116,8 @@ impl WorkSource for GitHubWorkSource {
         SOURCE_TYPE
     }
 
-    /// Pages are read until there is an item, or as many as were asked for. With `include_claimed` the claimed items
-    /// come after all the others.
+    /// Reads pages until there is an item, or as many items as were asked for. With `include_claimed`, claimed items
+    /// follow all others.
     async fn fetch_available_work(&self, options: &FetchOptions) -> Result<FetchResult, WorkSourceError> {
         let mut cursor = options.cursor.as_deref().map_or(Ok(Cursor::default()), str::parse)?;
         let limit = options.limit.unwrap_or(usize::MAX);
@@ -194,10 +195,10 @@ impl WorkSource for GitHubWorkSource {
         }
     }
 
-    async fn standing(&self, item: &WorkItemId) -> Result<Standing, WorkSourceError> {
+    async fn queue_state(&self, item: &WorkItemId) -> Result<QueueState, WorkSourceError> {
         match number(item) {
             Some(number) => Ok(self.stands(number).await?),
-            None => Ok(Standing::Done),
+            None => Ok(QueueState::Done),
         }
     }
 
@@ -205,10 +206,12 @@ impl WorkSource for GitHubWorkSource {
         let number = existing(item)?;
         let answer = |success, message| Ok(ReleaseResult { success, message });
         match self.stands(number).await? {
-            Standing::Available => answer(true, None),
-            Standing::Claimed => answer(false, Some("the issue is claimed".to_owned())),
-            Standing::Done => answer(false, Some("the issue is closed, or not in the repository".to_owned())),
-            Standing::Withdrawn => {
+            QueueState::Available => answer(true, None),
+            QueueState::Claimed => answer(false, Some("the issue is claimed".to_owned())),
+            QueueState::Done => {
+                answer(false, Some("the issue is closed, or not in the repository".to_owned()))
+            }
+            QueueState::Withdrawn => {
                 self.issues().add_label(number, &self.settings.ready).await?;
                 answer(true, None)
             }
@@ -219,7 +222,7 @@ impl WorkSource for GitHubWorkSource {
         self.find_expired().await
     }
 
-    async fn check(&self) -> Vec<Finding> {
+    async fn check(&self) -> Vec<SourceFinding> {
         self.findings().await
     }
 
@@ -228,7 +231,7 @@ impl WorkSource for GitHubWorkSource {
     }
 }
 
-/// None if it is another source's item, or not written as we write it.
+/// Returns the issue number, or none if the item belongs to another source or its id has another form.
 fn number(item: &WorkItemId) -> Option<u64> {
     let number: u64 = item.external_id().parse().ok()?;
     (item.source() == SOURCE_TYPE && number.to_string() == item.external_id()).then_some(number)

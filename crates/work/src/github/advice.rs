@@ -1,13 +1,14 @@
-//! What to check when GitHub refuses: which repository, which token, and what that token would need.
+//! Advice on what to check when GitHub refuses a request: the repository, the token, and the permissions that the token
+//! needs.
 
-use super::client::Call;
-use super::reply::Reply;
+use super::client::ApiRequest;
+use super::reply::ApiResponse;
 use crate::error::github::TokenFacts;
 
-/// Reads an answer that refuses. `origin` says where the token comes from.
-pub(super) fn read(call: &Call, reply: &Reply, repo: &str, origin: &str) -> TokenFacts {
+/// Reads facts about the token from an answer that refuses. `origin` names the source of the token.
+pub(super) fn read(call: &ApiRequest, reply: &ApiResponse, repo: &str, origin: &str) -> TokenFacts {
     let scopes = reply.header("x-oauth-scopes").map(words);
-    // What is asked of no repository is about ourselves.
+    // A request that names no repository is about the account.
     let about_repo = call.path.starts_with("repos/");
     let advice = match reply.status {
         401 => Some(format!(
@@ -20,12 +21,12 @@ pub(super) fn read(call: &Call, reply: &Reply, repo: &str, origin: &str) -> Toke
     TokenFacts { scopes, advice }
 }
 
-/// The parts of a header that is a list.
+/// Splits a header that is a list.
 pub(super) fn words(header: &str) -> Vec<String> {
     header.split(',').map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect()
 }
 
-fn forbidden(reply: &Reply, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
+fn forbidden(reply: &ApiResponse, scopes: Option<&[String]>, repo: &str, origin: &str) -> String {
     if reply.header("x-github-sso").is_some_and(|header| header.starts_with("required")) {
         return format!(
             "the organization of {repo} wants {origin} to be authorized for its single sign-on: `Configure SSO` in the list of your tokens does it"
@@ -73,32 +74,37 @@ mod tests {
         let pairs = headers
             .iter()
             .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        let reply = Reply { status, headers: pairs.collect(), body: Vec::new(), was_redirected: false };
-        let call = Call::get("repos/o/r/issues");
+        let reply = ApiResponse { status, headers: pairs.collect(), body: Vec::new(), was_redirected: false };
+        let call = ApiRequest::get("repos/o/r/issues");
         read(&call, &reply, "o/r", "the token in MY_TOKEN").advice.unwrap_or_default()
     }
 
     /// A scope is missing only if the answer says so.
     #[test]
     fn what_to_check() {
-        const SCOPES: &str = "x-oauth-scopes";
-        const ACCEPTED: &str = "x-accepted-oauth-scopes";
+        const SCOPES_HEADER: &str = "x-oauth-scopes";
+        const ACCEPTED_SCOPES_HEADER: &str = "x-accepted-oauth-scopes";
         for (status, headers, expected, has_scopes) in [
             (401, &[][..], "the token in MY_TOKEN was refused for o/r", false),
-            (401, &[(SCOPES, "")], "the token in MY_TOKEN was refused for o/r", false),
+            (401, &[(SCOPES_HEADER, "")], "the token in MY_TOKEN was refused for o/r", false),
             (403, &[], "may not do this in o/r: check that it may read and write issues there", false),
             (403, &[("x-accepted-github-permissions", "issues=write")], "there (issues=write)", false),
-            (403, &[(SCOPES, "repo"), (ACCEPTED, "repo")], "check that it may read and write issues", false),
             (
                 403,
-                &[(SCOPES, "gist"), (ACCEPTED, "public_repo, repo")],
+                &[(SCOPES_HEADER, "repo"), (ACCEPTED_SCOPES_HEADER, "repo")],
+                "check that it may read and write issues",
+                false,
+            ),
+            (
+                403,
+                &[(SCOPES_HEADER, "gist"), (ACCEPTED_SCOPES_HEADER, "public_repo, repo")],
                 "has the scopes gist and needs one of public_repo, repo for o/r",
                 true,
             ),
             (403, &[("x-github-sso", "required; url=https://x")], "single sign-on", false),
             (404, &[], "there is no o/r, or the token in MY_TOKEN cannot see it", false),
-            (404, &[(SCOPES, "repo, gist")], "there is no o/r", false),
-            (404, &[(SCOPES, "")], "its scopes are none, and a private repository needs repo", true),
+            (404, &[(SCOPES_HEADER, "repo, gist")], "there is no o/r", false),
+            (404, &[(SCOPES_HEADER, "")], "its scopes are none, and a private repository needs repo", true),
             (422, &[], "", false),
         ] {
             let said = advice(status, headers);

@@ -1,4 +1,4 @@
-//! GitHub Apps: a signed word about ourselves, and the token that it buys for an hour.
+//! GitHub Apps: a signed JWT, and the installation token that GitHub issues for it for an hour.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -13,19 +13,20 @@ use tokio::sync::Mutex;
 
 use super::auth::Secret;
 use crate::error::github::GitHubAuthError;
-use crate::{Setting, WorkSourceError};
-use cowhand_system::named_file::{self, KEY_BYTES};
+use crate::{SourceContext, WorkSourceError};
+use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
 #[derive(Debug)]
-pub(super) struct AppAuth {
+pub(super) struct GitHubApp {
     id: String,
     pub(super) installation_id: Option<u64>,
     key: RsaKeyPair,
-    /// Held while a new one is bought, so that many callers buy one.
+    /// Current installation token. The lock is held while a new one is requested, so that concurrent callers request
+    /// one only.
     pub(super) bought: Mutex<Option<Bought>>,
 }
 
-/// An installation's token.
+/// Token of an installation.
 #[derive(Debug, Clone)]
 pub(super) struct Bought {
     pub(super) token: Secret,
@@ -33,20 +34,23 @@ pub(super) struct Bought {
 }
 
 impl Bought {
-    /// A request that is under way when the token ends fails, so it is not used in its last minute.
+    /// Returns true if the token is valid for more than a minute: a request fails if the token ends while it runs.
     pub(super) fn is_good(&self, now: Timestamp) -> bool {
         self.expires_at.duration_since(now) > SignedDuration::from_mins(1)
     }
 }
 
-impl AppAuth {
-    pub(super) fn from_config(app: &github::AppAuth, setting: &Setting) -> Result<Self, WorkSourceError> {
+impl GitHubApp {
+    pub(super) fn from_config(
+        app: &github::AppAuth,
+        setting: &SourceContext,
+    ) -> Result<Self, WorkSourceError> {
         let pem = match (&app.private_key_env, &app.private_key_file) {
             (Some(name), None) => setting.variable(name).ok_or_else(|| {
                 GitHubAuthError::new(format!("no private key: the variable {name} is not set"))
             })?,
             (None, Some(file)) => {
-                named_file::read_text(&setting.base.join(file), KEY_BYTES).map_err(|error| {
+                named_file::read_text(&setting.base.join(file), MAX_KEY_BYTES).map_err(|error| {
                     GitHubAuthError::new(format!("the private key {file} cannot be read: {error}"))
                 })?
             }
@@ -62,7 +66,8 @@ impl AppAuth {
         Ok(Self { id, installation_id, key, bought: Mutex::new(None) })
     }
 
-    /// Says who we are for the next nine minutes; GitHub accepts at most ten. Backdated, since clocks differ.
+    /// Signs a JWT that is valid for nine minutes; GitHub accepts at most ten. The issue time is one minute earlier,
+    /// because clocks differ.
     pub(super) fn word(&self, now: Timestamp) -> Result<Secret, GitHubAuthError> {
         let part = |value: serde_json::Value| BASE64_URL_SAFE_NO_PAD.encode(value.to_string());
         let claims = json!({ "iat": now.as_second() - 60, "exp": now.as_second() + 540, "iss": self.id });
@@ -74,7 +79,7 @@ impl AppAuth {
         Ok(Secret::new(&format!("{said}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))))
     }
 
-    /// After a 401: the next caller buys a new one, unless somebody has already.
+    /// Drops the token that GitHub refused with 401, so that the next caller requests a new one.
     pub(super) async fn forget(&self, refused: &Secret) {
         let mut bought = self.bought.lock().await;
         if bought.as_ref().is_some_and(|bought| bought.token == *refused) {
@@ -83,7 +88,7 @@ impl AppAuth {
     }
 }
 
-/// Variables often hold the lines of a PEM file with `\n` between them.
+/// Reads a private key. Variables often contain a PEM file with `\n` instead of line breaks.
 fn read_key(pem: &str) -> Option<RsaKeyPair> {
     let pem = pem.replace("\\n", "\n");
     match PrivateKeyDer::from_pem_slice(pem.as_bytes()).ok()? {

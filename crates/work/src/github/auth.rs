@@ -1,15 +1,15 @@
-//! Who we are to GitHub. Secrets have no `Debug` here, and go nowhere but into the `Authorization` header.
+//! Authentication to GitHub. Secrets do not appear in `Debug` output and are used only in the `Authorization` header.
 
 use std::fmt;
 
 use cowhand_core::github;
 use reqwest::header::HeaderValue;
 
-use super::app::AppAuth;
+use super::app::GitHubApp;
 use crate::error::github::GitHubAuthError;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
-/// Shown as a word, and only to GitHub as itself.
+/// A secret, which is printed as `[hidden]`.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Secret(String);
 
@@ -18,14 +18,14 @@ impl Secret {
         Self(text.trim().to_owned())
     }
 
-    /// None if it cannot stand in a header at all.
+    /// Returns the header value, or none if the secret contains characters that a header cannot have.
     pub(super) fn bearer(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::try_from(format!("Bearer {}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// `text` without the secret: a proxy's error page may quote what it was sent.
+    /// Removes the secret from `text`: the error page of a proxy may quote the request.
     pub(super) fn mask(&self, text: &str) -> String {
         if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "[hidden]") }
     }
@@ -38,24 +38,24 @@ impl fmt::Debug for Secret {
 }
 
 #[derive(Debug)]
-pub(super) enum Auth {
+pub(super) enum ApiAuth {
     Token(Secret),
-    App(AppAuth),
+    App(GitHubApp),
 }
 
-const TOKEN_ENV: &str = "GITHUB_TOKEN";
+const DEFAULT_TOKEN_ENV: &str = "GITHUB_TOKEN";
 
-impl Auth {
-    /// `repo` is what it is for.
+impl ApiAuth {
+    /// Reads the credentials for `repo`.
     pub(super) fn from_config(
         auth: &github::Auth,
         repo: &str,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         if let Some(app) = &auth.app {
-            return AppAuth::from_config(app, setting).map(Self::App);
+            return GitHubApp::from_config(app, setting).map(Self::App);
         }
-        let name = auth.token_env.as_deref().unwrap_or(TOKEN_ENV);
+        let name = auth.token_env.as_deref().unwrap_or(DEFAULT_TOKEN_ENV);
         match setting.variable(name).filter(|token| !token.trim().is_empty()) {
             Some(token) => Self::of_token(&token, name),
             None => Err(GitHubAuthError::new(format!(
@@ -65,11 +65,11 @@ impl Auth {
         }
     }
 
-    /// Where to look when something is wrong with it.
+    /// Describes where the credentials come from, for error messages.
     pub(super) fn origin(auth: &github::Auth) -> String {
         match &auth.app {
             Some(app) => format!("the GitHub App {}", app.id),
-            None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(TOKEN_ENV)),
+            None => format!("the token in {}", auth.token_env.as_deref().unwrap_or(DEFAULT_TOKEN_ENV)),
         }
     }
 

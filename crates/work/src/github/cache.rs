@@ -1,4 +1,4 @@
-//! Pages that GitHub has shown us, with the mark by which it can say that they have not changed.
+//! Cache of list pages, with the ETag by which GitHub can answer that a page has not changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use reqwest::header::HeaderValue;
 
-/// What is kept is only what the models hold, a small part of what GitHub sent.
-const MOST_BYTES: usize = 32 << 20;
-const MOST_PAGES: usize = 4096;
+/// Maximum size of the cache. Only the fields of the models are stored, a small part of the answer.
+const MAX_CACHE_BYTES: usize = 32 << 20;
+const MAX_CACHED_PAGES: usize = 4096;
 
-/// Whoever polls comes back sooner.
-const FORGOTTEN_AFTER: Duration = Duration::from_hours(1);
+/// How long an unused page is kept. Polls are more frequent.
+const CACHED_PAGE_LIFETIME: Duration = Duration::from_hours(1);
 
 #[derive(Debug)]
 pub(super) struct KeptPage {
     pub(super) etag: HeaderValue,
-    /// The entries as JSON.
+    /// Entries as JSON.
     pub(super) entries: Vec<u8>,
     pub(super) next: Option<u64>,
-    /// GitHub filled it to the brim, so that another page can follow although none did then.
+    /// Set if GitHub filled the page, so that another page can follow later.
     pub(super) is_full: bool,
 }
 
@@ -42,8 +42,8 @@ impl PageCache {
         Some(Arc::clone(page))
     }
 
-    /// A page for which there is no room is not kept. Making room by forgetting the page that was used longest ago
-    /// would help nobody: a walk over a list that does not fit would find each page just forgotten.
+    /// Stores a page if there is room. There is no eviction of the least recently used page: a walk over a list that
+    /// does not fit would then evict each page just before it is needed.
     pub(super) fn put(&self, path: &str, page: KeptPage) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.remove(path);
@@ -64,7 +64,7 @@ fn size(path: &str, page: &KeptPage) -> usize {
 
 impl Kept {
     fn has_room(&self, size: usize) -> bool {
-        self.bytes + size <= MOST_BYTES && self.pages.len() < MOST_PAGES
+        self.bytes + size <= MAX_CACHE_BYTES && self.pages.len() < MAX_CACHED_PAGES
     }
 
     fn remove(&mut self, path: &str) {
@@ -74,7 +74,7 @@ impl Kept {
     }
 
     fn forget_unused(&mut self, now: Instant) {
-        let unused = |used: &Instant| now.duration_since(*used) > FORGOTTEN_AFTER;
+        let unused = |used: &Instant| now.duration_since(*used) > CACHED_PAGE_LIFETIME;
         self.pages.retain(|_, (_, used)| !unused(used));
         self.bytes = self.pages.iter().map(|(path, (page, _))| size(path, page)).sum();
     }
@@ -93,15 +93,15 @@ mod tests {
     fn what_does_not_fit_is_not_kept_and_pushes_nothing_out() {
         let cache = PageCache::default();
         for number in 0..10 {
-            cache.put(&number.to_string(), page(MOST_BYTES / 4));
+            cache.put(&number.to_string(), page(MAX_CACHE_BYTES / 4));
         }
         let kept: Vec<u32> = (0..10).filter(|number| cache.get(&number.to_string()).is_some()).collect();
         assert_eq!(kept, [0, 1, 2]);
         cache.put("0", page(10));
         assert_eq!(cache.get("0").unwrap().entries.len(), 10);
-        assert!(cache.kept.lock().unwrap().bytes <= MOST_BYTES);
+        assert!(cache.kept.lock().unwrap().bytes <= MAX_CACHE_BYTES);
 
-        let later = Instant::now() + FORGOTTEN_AFTER + Duration::from_secs(1);
+        let later = Instant::now() + CACHED_PAGE_LIFETIME + Duration::from_secs(1);
         let mut kept = cache.kept.lock().unwrap();
         kept.forget_unused(later);
         assert_eq!((kept.pages.len(), kept.bytes), (0, 0));
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn many_small_pages_are_bounded_too() {
         let cache = PageCache::default();
-        for number in 0..MOST_PAGES + 10 {
+        for number in 0..MAX_CACHED_PAGES + 10 {
             cache.put(&number.to_string(), page(1));
         }
-        assert_eq!(cache.kept.lock().unwrap().pages.len(), MOST_PAGES);
+        assert_eq!(cache.kept.lock().unwrap().pages.len(), MAX_CACHED_PAGES);
     }
 }

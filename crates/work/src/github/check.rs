@@ -1,38 +1,38 @@
-//! For `doctor`: what a source needs of GitHub, each with what to do if it is not there.
+//! Checks for `doctor`: what a source needs on GitHub, and what to do if it is missing.
 
 use super::adapter::GitHubWorkSource;
-use super::models::Repository;
-use crate::{Finding, WorkSourceError};
+use super::models::RepositoryInfo;
+use crate::{SourceFinding, WorkSourceError};
 
 impl GitHubWorkSource {
-    pub(super) async fn findings(&self) -> Vec<Finding> {
+    pub(super) async fn findings(&self) -> Vec<SourceFinding> {
         let (origin, repo) = (&self.client.origin, &self.settings.repo);
         let mut findings = Vec::new();
         match self.see_repository().await {
             Ok((repository, scopes)) => {
-                // A token that names no scopes keeps to itself what it may change.
+                // A token without scopes does not state what it may change.
                 let may = scopes.map_or_else(
                     || format!("{origin} sees {repo}"),
                     |scopes| format!("{origin} may change issues of {repo} (scopes: {scopes})"),
                 );
-                findings.push(Finding::good("token", may));
+                findings.push(SourceFinding::good("token", may));
                 findings.push(self.of_repository(&repository));
                 findings.push(self.of_label(&self.settings.ready).await);
                 findings.push(self.of_label(&self.settings.in_progress).await);
             }
             Err(error @ WorkSourceError::GitHubAuth(_)) => {
-                findings.push(Finding::of_error("token", &error));
+                findings.push(SourceFinding::of_error("token", &error));
             }
-            Err(error) => findings.push(Finding::of_error("repository", &error)),
+            Err(error) => findings.push(SourceFinding::of_error("repository", &error)),
         }
         findings.extend(self.of_quota());
         findings
     }
 
-    fn of_repository(&self, repository: &Repository) -> Finding {
+    fn of_repository(&self, repository: &RepositoryInfo) -> SourceFinding {
         let repo = &self.settings.repo;
         if repository.archived {
-            return Finding::problem(
+            return SourceFinding::problem(
                 "repository",
                 format!("{repo} is archived, so nothing in it can change"),
             );
@@ -41,36 +41,40 @@ impl GitHubWorkSource {
             let help = format!(
                 "{repo} has its issues turned off; `gh repo edit {repo} --enable-issues` turns them on"
             );
-            return Finding::problem("repository", help);
+            return SourceFinding::problem("repository", help);
         }
-        Finding::good("repository", format!("{} has issues", repository.full_name))
+        SourceFinding::good("repository", format!("{} has issues", repository.full_name))
     }
 
-    /// GitHub makes a label that is not there when an issue gets it, so that this is no more than odd.
-    async fn of_label(&self, label: &str) -> Finding {
+    /// Checks that a label exists. A missing label is only a warning, because GitHub creates it when an issue gets it.
+    async fn of_label(&self, label: &str) -> SourceFinding {
         let (what, repo) = (format!("label {label}"), &self.settings.repo);
         match self.issues().has_label(label).await {
-            Ok(true) => Finding::good(what, "is there"),
+            Ok(true) => SourceFinding::good(what, "is there"),
             Ok(false) => {
                 let help =
                     format!("{repo} does not have it; `gh label create '{label}' --repo {repo}` makes it");
-                Finding::warning(what, help)
+                SourceFinding::warning(what, help)
             }
-            Err(error) => Finding::of_error(what, &error.into()),
+            Err(error) => SourceFinding::of_error(what, &error.into()),
         }
     }
 
-    fn of_quota(&self) -> Option<Finding> {
+    fn of_quota(&self) -> Option<SourceFinding> {
         let quota = self.client.quota();
         let reset = |at: jiff::Timestamp| at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
         if let Some(until) = quota.blocked_until {
             let detail = format!("a limit of GitHub's is reached; nothing is asked until {}", reset(until));
-            return Some(Finding::warning("quota", detail));
+            return Some(SourceFinding::warning("quota", detail));
         }
         let info = quota.rate_limit?;
         let detail =
             format!("{} of {} requests left until {}", info.remaining, info.limit, reset(info.reset));
         let is_little = info.remaining < self.settings.warning.threshold;
-        Some(if is_little { Finding::warning("quota", detail) } else { Finding::good("quota", detail) })
+        Some(if is_little {
+            SourceFinding::warning("quota", detail)
+        } else {
+            SourceFinding::good("quota", detail)
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Taking an issue so that nobody else has it too: `docs/decisions/0009-claims-on-work-items.md`.
+//! Claiming an issue exclusively: `docs/decisions/0009-claims-on-work-items.md`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use cowhand_core::work::{ClaimFailureReason, ClaimResult, WorkItemId};
 use tracing::{debug, warn};
 
 use super::adapter::{GitHubWorkSource, work_item};
-use super::marker::{Claim, Marker, Marks};
+use super::marker::{ClaimMarker, Marker, Marks};
 use super::models::{Issue, IssueState};
 use super::settings::Claiming;
 use super::text;
@@ -14,25 +14,25 @@ use crate::error::github::{ApiFailure, GitHubApiError};
 use crate::{Claimant, WorkSourceError, tries_the_next};
 use cowhand_system::fault;
 
-/// How often we look for our own comment before we conclude that what we read is too old to decide by.
-const MOST_LOOKS: u32 = 4;
+/// How often the comments are read until our own marker appears. After that the answers are considered too old.
+const MAX_CLAIM_CHECKS: u32 = 4;
 
-/// Why it is not ours, in words for people.
+/// Reason for a refused claim, with a message for people.
 type Refusal = (ClaimFailureReason, String);
 
-/// A claim that was begun: its marker stands on the issue, or it needs none.
+/// A claim that was begun: its marker is on the issue, or it needs none.
 struct Begun {
-    /// The issue before.
+    /// Issue before the claim.
     before: Issue,
-    /// The comment with our marker, if others may have written theirs at the same time.
+    /// Comment with our marker, if other fleets may write markers at the same time.
     marker: Option<u64>,
 }
 
 type Outcome<T> = Result<Result<T, Refusal>, GitHubApiError>;
 
 impl GitHubWorkSource {
-    /// Claims several issues: writes the markers one after another, waits once, and then reads who was first on each.
-    /// What stops one from being begun would stop those after it, so they are not tried.
+    /// Claims several issues: writes the markers one after another, waits once, and then reads which marker is first on
+    /// each issue. An error that prevents one claim would prevent the following ones, so these are not tried.
     pub(super) async fn claim_issues(
         &self,
         claims: &[(u64, &Claimant)],
@@ -65,9 +65,10 @@ impl GitHubWorkSource {
         results
     }
 
-    /// Writes our marker, if the issue is free.
+    /// Writes our marker if the issue is free.
     async fn begin_claim(&self, number: u64, by: &Claimant) -> Outcome<Begun> {
-        // So far nothing was written: an error means that we do not have it. A limit is for the caller to sit out.
+        // Nothing is written yet, so an error means that the issue is not claimed. The caller waits for the end of a
+        // rate limit.
         let seen = match self.look(number).await {
             Err(error) if !error.is_rate_limit_error() => return Ok(Err(refusal_of(&error))),
             seen => seen?,
@@ -76,11 +77,11 @@ impl GitHubWorkSource {
         if let Err(refusal) = self.is_free(&before, marks.as_ref(), by) {
             return Ok(Err(refusal));
         }
-        // A live marker that is no rival's is ours.
+        // A live marker that belongs to no rival is ours.
         let Some(marks) = marks.filter(|marks| marks.holder().is_none()) else {
             return Ok(Ok(Begun { before, marker: None }));
         };
-        let claim = Claim { fleet_name: self.fleet_name.clone(), ..Claim::of(by, marks.now) };
+        let claim = ClaimMarker { fleet_name: self.fleet_name.clone(), ..ClaimMarker::of(by, marks.now) };
         let said = text::of_claim(self.speaker(by), claim.until);
         let ours = match self.issues().comment_once(number, &Marker::Claim(claim), &said).await {
             Err(error) if error.is_permission_denied() || error.is_not_found() => {
@@ -92,7 +93,7 @@ impl GitHubWorkSource {
         Ok(Ok(Begun { before, marker: Some(ours) }))
     }
 
-    /// Reads who was first, and sets the labels if it was us.
+    /// Reads which marker is first, and sets the labels if it is ours.
     async fn finish_claim(&self, number: u64, by: &Claimant, begun: Begun) -> Outcome<Issue> {
         if let Some(ours) = begun.marker
             && let Err(refusal) = self.settle(&begun.before, ours, by).await?
@@ -134,7 +135,8 @@ impl GitHubWorkSource {
         Ok(Some((issue, marks)))
     }
 
-    /// A label alone is another program's or a person's claim. One with markers that all lapsed was left by the dead.
+    /// Checks that the issue can be claimed. A label without a marker is the claim of another program or a person. A
+    /// label whose markers have all expired was left by a fleet that ended.
     fn is_free(&self, issue: &Issue, marks: Option<&Marks>, by: &Claimant) -> Result<(), Refusal> {
         if issue.state != IssueState::Open {
             return Err(invalid_state());
@@ -143,7 +145,7 @@ impl GitHubWorkSource {
             return Err(claimed_by(rival));
         }
         let has_claim =
-            marks.is_some_and(|marks| marks.holder().is_some() || marks.lapsed().next().is_some());
+            marks.is_some_and(|marks| marks.holder().is_some() || marks.expired().next().is_some());
         if issue.has_label(&self.settings.in_progress) && !has_claim {
             let label = &self.settings.in_progress;
             return Err((ClaimFailureReason::AlreadyClaimed, format!("it has the label {label:?} already")));
@@ -151,13 +153,13 @@ impl GitHubWorkSource {
         Ok(())
     }
 
-    /// Whether the marker `ours` was the first. A loser takes it back.
+    /// Checks that the marker `ours` is the first; if not, withdraws it.
     async fn settle(&self, before: &Issue, ours: u64, by: &Claimant) -> Outcome<()> {
         let (issues, number) = (self.issues(), before.number);
         let marks = self.marks_with(number, ours).await?;
         let decided = match marks.holder() {
             Some((first, _)) if first.id == ours => {
-                // Somebody may have claimed the issue, finished and gone between our first look and our marker.
+                // Another fleet may have claimed and completed the issue between our first read and our marker.
                 self.is_unchanged(before, issues.get(number).await?.as_ref())
             }
             Some((_, rival)) => Err(claimed_by(rival)),
@@ -167,18 +169,18 @@ impl GitHubWorkSource {
             self.withdraw(&marks, by).await;
             return Ok(Err(refusal));
         }
-        for (lapsed, claim) in marks.lapsed() {
+        for (expired, claim) in marks.expired() {
             debug!(number, holder = claim.holder, "GitHub: taking over a claim that lapsed");
-            if let Err(error) = issues.delete_comment(lapsed.id).await {
+            if let Err(error) = issues.delete_comment(expired.id).await {
                 warn!(%error, "GitHub: a lapsed claim's comment stays");
             }
         }
         Ok(Ok(()))
     }
 
-    /// Read late enough: with our own marker in it. The caller has waited once.
+    /// Reads the markers until ours is among them. The caller has already waited once.
     async fn marks_with(&self, number: u64, ours: u64) -> Result<Marks, GitHubApiError> {
-        for look in 0..MOST_LOOKS {
+        for look in 0..MAX_CLAIM_CHECKS {
             if look > 0 {
                 tokio::time::sleep(self.settle_time()).await;
             }
@@ -216,7 +218,7 @@ impl GitHubWorkSource {
         Ok(())
     }
 
-    /// Takes back every claim of this claimant. One that stays lapses by itself, so this is no reason to fail.
+    /// Withdraws every claim of this claimant. A failure is only logged, because a claim that remains expires.
     async fn withdraw(&self, marks: &Marks, by: &Claimant) {
         for (marked, _) in marks.claims_of(by) {
             if let Err(error) = self.issues().delete_comment(marked.id).await {
@@ -242,7 +244,7 @@ impl GitHubWorkSource {
         if by.until <= claim.until {
             return Ok(());
         }
-        let renewed = Claim::renewed(claim, by, marks.now);
+        let renewed = ClaimMarker::renewed(claim, by, marks.now);
         let said = text::of_claim(self.speaker(by), renewed.until);
         match self.issues().edit_comment(marked.id, &Marker::Claim(renewed), &said).await {
             Err(error) if error.is_not_found() => Err(lost("has no comment any more")),
@@ -276,7 +278,7 @@ fn invalid_state() -> Refusal {
     (ClaimFailureReason::InvalidState, "the issue is not open".into())
 }
 
-fn claimed_by(claim: &Claim) -> Refusal {
+fn claimed_by(claim: &ClaimMarker) -> Refusal {
     let message =
         format!("{} of fleet {} has claimed it until {}", claim.holder, claim.fleet_shown(), claim.until);
     (ClaimFailureReason::AlreadyClaimed, message)

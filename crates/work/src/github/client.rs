@@ -1,4 +1,4 @@
-//! Asking GitHub: one request with its retries, redirects and limits.
+//! Requests to GitHub, with retries, redirects and rate limits.
 
 use std::time::Duration;
 
@@ -12,31 +12,31 @@ use tokio::sync::OnceCell;
 use tracing::{debug, warn};
 
 use super::advice;
-use super::auth::{Auth, Secret};
+use super::auth::{ApiAuth, Secret};
 use super::cache::PageCache;
-use super::limits::{Limit, extract_rate_limit_info};
+use super::limits::{RateLimitKind, extract_rate_limit_info};
 use super::models::Refusal;
 use super::quota::Meter;
-use super::reply::{Reply, read_body};
+use super::reply::{ApiResponse, read_body};
 use super::retry::{Repeat, RetryOptions, calculate_backoff_delay, next_delay};
 use super::settings::GitHubSettings;
 use crate::error::github::{ApiFailure, GitHubApiError, TokenFacts};
 use crate::quota::Quota;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
-/// Transferred repositories need one; a circle needs an end.
-const MOST_REDIRECTS: usize = 5;
+/// Transferred repositories need one redirect; the limit ends loops.
+const MAX_REDIRECTS: usize = 5;
 
-/// A connection to one GitHub, kept for as long as its source lives: with it live the budget and the known pages.
+/// Client of one GitHub server, used as long as its source exists. It keeps the rate limit and cached pages.
 #[derive(Debug)]
-pub struct Client {
+pub struct GitHubClient {
     http: reqwest::Client,
-    /// Without a slash at its end.
+    /// URL of the API, without a slash at its end.
     base: String,
-    pub(super) auth: Auth,
-    /// Where our identity comes from, in words.
+    pub(super) auth: ApiAuth,
+    /// Description of where the credentials come from.
     pub(super) origin: String,
-    /// Whose installation an App's token is for.
+    /// Repository whose installation the token of an App is for.
     pub(super) repo: String,
     pub(super) retry: RetryOptions,
     meter: Meter,
@@ -44,18 +44,18 @@ pub struct Client {
     pub(super) viewer: OnceCell<Option<String>>,
 }
 
-/// One thing to ask.
+/// One request.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct ApiRequest {
     pub(super) method: Method,
-    /// From the API's root, without a slash, with its query.
+    /// Path from the root of the API, without a leading slash, with the query.
     pub(super) path: String,
     pub(super) body: Option<Value>,
     pub(super) repeat: Repeat,
     pub(super) etag: Option<HeaderValue>,
 }
 
-impl Call {
+impl ApiRequest {
     pub(super) fn new(method: Method, path: impl Into<String>) -> Self {
         Self { method, path: path.into(), body: None, repeat: Repeat::Safe, etag: None }
     }
@@ -69,7 +69,7 @@ impl Call {
         self
     }
 
-    /// For messages; without the query, which says little and is long.
+    /// Returns method and path for messages, without the query.
     pub(super) fn endpoint(&self) -> String {
         let path = self.path.split('?').next().unwrap_or_default();
         format!("{} /{path}", self.method)
@@ -81,21 +81,22 @@ impl Call {
     }
 }
 
-impl Client {
+impl GitHubClient {
     pub(super) fn new(
         settings: &GitHubSettings,
         auth: &github::Auth,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
-        let origin = Auth::origin(auth);
-        let auth = Auth::from_config(auth, &settings.repo, setting)?;
-        // Without one, building a client panics. Somebody else in this process may have been first, which is as well.
+        let origin = ApiAuth::origin(auth);
+        let auth = ApiAuth::from_config(auth, &settings.repo, setting)?;
+        // Without a provider, building a client panics. It may already be installed in this process.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(settings.connect_timeout)
             .timeout(settings.timeout)
-            // Ours to follow: the token must not go to another host, and a POST must stay one.
+            // Redirects are followed by this client: the token must not go to another host, and a POST must remain a
+            // POST.
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| {
@@ -125,12 +126,12 @@ impl Client {
         self.meter.quota()
     }
 
-    pub(super) async fn ask<T: DeserializeOwned>(&self, call: Call) -> Result<T, GitHubApiError> {
+    pub(super) async fn ask<T: DeserializeOwned>(&self, call: ApiRequest) -> Result<T, GitHubApiError> {
         self.call(&call).await?.json(&call.endpoint())
     }
 
-    /// Waits inside are ended by dropping the future.
-    pub(super) async fn call(&self, call: &Call) -> Result<Reply, GitHubApiError> {
+    /// Sends a request, with waits and retries. Dropping the future ends the waits.
+    pub(super) async fn call(&self, call: &ApiRequest) -> Result<ApiResponse, GitHubApiError> {
         let (mut attempt, mut renewed) = (0, false);
         loop {
             self.wait_while_blocked(call).await?;
@@ -138,7 +139,7 @@ impl Client {
                 Ok(token) => match self.exchange(call, &token).await {
                     Ok(reply) => return Ok(reply),
                     Err(error) => {
-                        if let (Some(401), false, Auth::App(app)) = (error.status, renewed, &self.auth) {
+                        if let (Some(401), false, ApiAuth::App(app)) = (error.status, renewed, &self.auth) {
                             app.forget(&token).await;
                             renewed = true;
                             continue;
@@ -153,14 +154,14 @@ impl Client {
             };
             debug!(%error, ?delay, "GitHub: trying again");
             attempt += 1;
-            // Being blocked is waited for at the top, where all other calls wait as well.
+            // A rate limit is waited for at the start of the loop, as for all other calls.
             if !matches!(error.kind, ApiFailure::RateLimit { wait: Some(_), .. }) {
                 self.wait(delay).await;
             }
         }
     }
 
-    /// The delay before a request that must not be repeated blindly is looked after.
+    /// Waits before a request that must not be repeated without a check.
     pub(super) async fn back_off(&self, attempt: u32) {
         self.wait(calculate_backoff_delay(attempt, &self.retry, fastrand::f64())).await;
     }
@@ -170,7 +171,7 @@ impl Client {
         tokio::time::sleep(delay).await;
     }
 
-    async fn wait_while_blocked(&self, call: &Call) -> Result<(), GitHubApiError> {
+    async fn wait_while_blocked(&self, call: &ApiRequest) -> Result<(), GitHubApiError> {
         while let Some((left, until)) = self.meter.blocked(Timestamp::now()) {
             if left > self.retry.max_delay {
                 let kind = ApiFailure::RateLimit { wait: Some(left), ends: Some(until) };
@@ -181,14 +182,18 @@ impl Client {
         Ok(())
     }
 
-    /// One request and what came of it. Redirects are followed on the same host, with the same method.
-    pub(super) async fn exchange(&self, call: &Call, token: &Secret) -> Result<Reply, GitHubApiError> {
+    /// Sends one request. Redirects are followed on the same host, with the same method.
+    pub(super) async fn exchange(
+        &self,
+        call: &ApiRequest,
+        token: &Secret,
+    ) -> Result<ApiResponse, GitHubApiError> {
         let first = format!("{}/{}", self.base, call.path);
         let mut url = Url::parse(&first)
             .map_err(|error| call.failed(ApiFailure::Unreadable, format!("{first}: {error}")))?;
-        for redirects in 0..=MOST_REDIRECTS {
+        for redirects in 0..=MAX_REDIRECTS {
             let (status, headers, body) = self.send(call, url.clone(), token).await?;
-            let reply = Reply { status, headers, body, was_redirected: redirects > 0 };
+            let reply = ApiResponse { status, headers, body, was_redirected: redirects > 0 };
             match status {
                 200..=299 | 304 => {
                     self.meter.answered(extract_rate_limit_info(&reply.headers), status == 304);
@@ -206,7 +211,7 @@ impl Client {
 
     async fn send(
         &self,
-        call: &Call,
+        call: &ApiRequest,
         url: Url,
         token: &Secret,
     ) -> Result<(u16, HeaderMap, Vec<u8>), GitHubApiError> {
@@ -236,13 +241,13 @@ impl Client {
         Ok((status, headers, body))
     }
 
-    fn refused(&self, call: &Call, reply: &Reply, token: &Secret) -> GitHubApiError {
+    fn refused(&self, call: &ApiRequest, reply: &ApiResponse, token: &Secret) -> GitHubApiError {
         let said = serde_json::from_slice::<Refusal>(&reply.body).map(|refusal| refusal.message);
         let message = said.unwrap_or_else(|_| String::from_utf8_lossy(&reply.body).into_owned());
         let message = cowhand_core::cut::cut(token.mask(&message).trim(), 0, 300);
         let rate_limit = extract_rate_limit_info(&reply.headers).map(Box::new);
         let mut error = call.failed(ApiFailure::Status, message);
-        if let Some(limit) = Limit::of(reply.status, &reply.headers, &error.message) {
+        if let Some(limit) = RateLimitKind::of(reply.status, &reply.headers, &error.message) {
             let now = reply.date().unwrap_or_else(Timestamp::now);
             let wait = limit.wait(now);
             let ends = wait.and_then(|wait| now.checked_add(wait).ok());
@@ -262,7 +267,7 @@ impl Client {
     }
 }
 
-fn elsewhere(call: &Call, from: &Url, reply: &Reply) -> Result<Url, GitHubApiError> {
+fn elsewhere(call: &ApiRequest, from: &Url, reply: &ApiResponse) -> Result<Url, GitHubApiError> {
     let wrong = |message: String| call.failed(ApiFailure::Unreadable, message);
     let location = reply.header("location").ok_or_else(|| wrong("redirected to nowhere".into()))?;
     let to = from.join(location).map_err(|error| wrong(format!("redirected to {location:?}: {error}")))?;
@@ -274,7 +279,7 @@ fn elsewhere(call: &Call, from: &Url, reply: &Reply) -> Result<Url, GitHubApiErr
     }
 }
 
-/// reqwest's own words are short; the causes say what happened.
+/// Joins the causes of an error: reqwest's own message does not contain them.
 fn chain(error: &reqwest::Error) -> String {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! Where a listing goes on: `3`, `3+17` inside a page, `claimed-2` in the list of claimed issues.
+//! The cursor of a listing: `3`, `3+17` inside a page, `claimed-2` in the list of claimed issues.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,11 +9,11 @@ use crate::WorkSourceError;
 pub(super) struct Cursor {
     pub(super) listing: Listing,
     pub(super) page: u64,
-    /// Entries of that page that were looked at before.
+    /// Number of entries of the page that were already returned.
     pub(super) skip: usize,
 }
 
-/// A claimed issue has lost its ready label, so that there are two lists to read.
+/// List that is read. A claimed issue has lost its ready label, so there are two lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Listing {
     Ready,
@@ -27,7 +27,8 @@ impl Default for Cursor {
 }
 
 impl Cursor {
-    /// `next` is what GitHub calls the next page; a page that does not lead on must not be read for ever.
+    /// Returns the next cursor. `next` is the next page that GitHub names; a page that does not come later ends the
+    /// list.
     pub(super) fn following(self, next: Option<u64>, include_claimed: bool) -> Option<Self> {
         match (next.filter(|&next| next > self.page), self.listing) {
             (Some(page), listing) => Some(Self { listing, page, skip: 0 }),

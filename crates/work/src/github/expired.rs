@@ -1,4 +1,4 @@
-//! Claimed issues whose claimer let its time run out: a fleet that is gone for good leaves its label behind.
+//! Claimed issues whose claim has expired: a fleet that ended for good leaves its label behind.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,20 +6,20 @@ use std::sync::{Mutex, PoisonError};
 use jiff::Timestamp;
 
 use super::adapter::{GitHubWorkSource, work_item};
-use super::marker::{Claim, Marks};
+use super::marker::{ClaimMarker, Marks};
 use super::models::Issue;
 use crate::{Claimer, ExpiredClaim, WorkSourceError};
 
-/// What is known of claimed issues, by number. The list of them costs nothing while it does not change, but each
-/// issue's comments do, so they are read only when they can say something new.
+/// Known state of claimed issues, by number. Reading the unchanged list of issues is free, but reading comments is not,
+/// so they are read only when they can have changed.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<HashMap<u64, Known>>);
+pub(super) struct ClaimedIssues(Mutex<HashMap<u64, Known>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// Comments change it, too.
+    /// Time of the last change, which includes comments.
     updated_at: Option<Timestamp>,
-    /// When the claim runs out, by GitHub's clock. None: it was made with the label alone.
+    /// End of the claim by GitHub's clock, or none if the claim is only a label.
     ends: Option<Timestamp>,
 }
 
@@ -30,9 +30,9 @@ impl Known {
 }
 
 impl GitHubWorkSource {
-    /// A label that no marker goes with is another program's or a person's claim, and has no end.
+    /// Finds expired claims. A label without a marker is the claim of another program or a person, and does not expire.
     pub(super) async fn find_expired(&self) -> Result<Vec<ExpiredClaim>, WorkSourceError> {
-        let (mut lapsed, mut seen, mut number) = (Vec::new(), HashMap::new(), 1);
+        let (mut expired, mut seen, mut number) = (Vec::new(), HashMap::new(), 1);
         loop {
             let page = self.issues().page(&self.settings.in_progress, number).await?;
             let is_claimed = |issue: &Issue| issue.has_label(&self.settings.in_progress);
@@ -50,7 +50,7 @@ impl GitHubWorkSource {
                     let (holder, fleet, until) = (&claim.holder, &claim.fleet, claim.until);
                     let left_by = format!("{holder} of fleet {fleet}, which claimed it until {until}");
                     let claimer = Some(Claimer { fleet: fleet.clone(), holder: holder.clone() });
-                    lapsed.push(ExpiredClaim { item: work_item(issue)?, left_by, claimer });
+                    expired.push(ExpiredClaim { item: work_item(issue)?, left_by, claimer });
                 } else {
                     let known = Known { updated_at: issue.updated_at, ends: marks.held_until() };
                     seen.insert(issue.number, known);
@@ -62,19 +62,19 @@ impl GitHubWorkSource {
             }
         }
         self.watched.replace(seen);
-        Ok(lapsed)
+        Ok(expired)
     }
 }
 
-/// The claim of the dead, if nobody alive has it.
-fn left(marks: &Marks) -> Option<&Claim> {
+/// Returns the latest expired claim, if there is no live one.
+fn left(marks: &Marks) -> Option<&ClaimMarker> {
     if marks.holder().is_some() {
         return None;
     }
-    marks.lapsed().max_by_key(|(_, claim)| claim.until).map(|(_, claim)| claim)
+    marks.expired().max_by_key(|(_, claim)| claim.until).map(|(_, claim)| claim)
 }
 
-impl Watched {
+impl ClaimedIssues {
     fn of(&self, number: u64) -> Option<Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&number).copied()
     }

@@ -1,10 +1,10 @@
-//! Telling how it went, and giving back. Both may be told again after a crash: each step looks before it does
-//! anything, and our claim is withdrawn last, so that nobody takes the issue while the rest is undone.
+//! Reporting results and releasing issues. Both may be repeated after a crash: each step checks the state before it
+//! acts, and the claim is withdrawn last, so that nobody claims the issue before the other steps are done.
 
 use cowhand_core::work::{ReleaseOptions, ReleaseResult, WorkItemId, WorkOutcome, WorkResult};
 
 use super::adapter::GitHubWorkSource;
-use super::marker::{Fact, Marker, Marks};
+use super::marker::{Marker, Marks, ResultMarker};
 use super::models::{Issue, IssueState};
 use super::text;
 use crate::{Claimant, WorkSourceError};
@@ -27,8 +27,8 @@ impl GitHubWorkSource {
             return Err(WorkSourceError::NotHeld { item: item.clone(), stands });
         }
         let ours = first_claim(&marks, by);
-        let report = Marker::Report(Fact::of(by, ours));
-        if !marks.has_told(&report) {
+        let report = Marker::Report(ResultMarker::of(by, ours));
+        if !marks.has_reported(&report) {
             let said = text::of_report(result, self.speaker(by));
             issues.comment_once(number, &report, &said).await?;
             fault::place("github_reported");
@@ -68,8 +68,8 @@ impl GitHubWorkSource {
         if self.is_over(&issue, ours) || (options.unfinished && ours.is_none()) {
             return Ok(answer(true, Some("there was nothing to give back")));
         }
-        let told = Marker::Release(Fact::of(by, ours));
-        if options.add_comment && !marks.has_told(&told) {
+        let told = Marker::Release(ResultMarker::of(by, ours));
+        if options.add_comment && !marks.has_reported(&told) {
             let said = text::of_release(options.reason.as_deref(), self.speaker(by));
             issues.comment_once(number, &told, &said).await?;
             fault::place("github_released");
@@ -84,7 +84,7 @@ impl GitHubWorkSource {
         Ok(answer(true, None))
     }
 
-    /// Nothing of our claim is left on the issue.
+    /// Returns true if nothing of our claim is left on the issue.
     fn is_over(&self, issue: &Issue, ours: Option<u64>) -> bool {
         ours.is_none() && !issue.has_label(&self.settings.in_progress)
     }

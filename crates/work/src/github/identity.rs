@@ -1,19 +1,19 @@
-//! As whom the client asks.
+//! The identity of the client.
 
 use jiff::Timestamp;
 use reqwest::Method;
 
 use super::app::Bought;
-use super::auth::{Auth, Secret};
-use super::client::{Call, Client};
+use super::auth::{ApiAuth, Secret};
+use super::client::{ApiRequest, GitHubClient};
 use super::models::{App, Installation, InstallationToken, User};
 use crate::error::github::{ApiFailure, GitHubApiError, GitHubAuthError};
 
-impl Client {
-    /// The account whose comments are ours. None for tokens that GitHub does not tell it.
+impl GitHubClient {
+    /// Returns the account that writes our comments, or none if GitHub does not state it for this token.
     pub(super) async fn viewer(&self) -> Result<Option<&str>, GitHubApiError> {
         let ask = async || match &self.auth {
-            Auth::Token(_) => match self.ask::<User>(Call::get("user")).await {
+            ApiAuth::Token(_) => match self.ask::<User>(ApiRequest::get("user")).await {
                 Ok(user) => Ok(Some(user.login)),
                 Err(error)
                     if matches!(error.status, Some(401 | 403 | 404)) && !error.is_rate_limit_error() =>
@@ -22,8 +22,8 @@ impl Client {
                 }
                 Err(error) => Err(error),
             },
-            Auth::App(app) => {
-                let call = Call::get("app");
+            ApiAuth::App(app) => {
+                let call = ApiRequest::get("app");
                 let word = app.word(Timestamp::now()).map_err(|error| unsaid(&call, &error))?;
                 let app: App = self.exchange(&call, &word).await?.json(&call.endpoint())?;
                 Ok(Some(format!("{}[bot]", app.slug)))
@@ -32,11 +32,11 @@ impl Client {
         Ok(self.viewer.get_or_try_init(ask).await?.as_deref())
     }
 
-    /// For an App, bought when there is none or it is about to end.
-    pub(super) async fn token(&self, call: &Call) -> Result<Secret, GitHubApiError> {
+    /// Returns the token. For an App, requests a new one if there is none or it expires soon.
+    pub(super) async fn token(&self, call: &ApiRequest) -> Result<Secret, GitHubApiError> {
         let app = match &self.auth {
-            Auth::Token(token) => return Ok(token.clone()),
-            Auth::App(app) => app,
+            ApiAuth::Token(token) => return Ok(token.clone()),
+            ApiAuth::App(app) => app,
         };
         let mut bought = app.bought.lock().await;
         if let Some(good) = bought.as_ref().filter(|bought| bought.is_good(Timestamp::now())) {
@@ -46,10 +46,10 @@ impl Client {
         let installation = if let Some(id) = app.installation_id {
             id
         } else {
-            let find = Call::get(format!("repos/{}/installation", self.repo));
+            let find = ApiRequest::get(format!("repos/{}/installation", self.repo));
             self.exchange(&find, &word).await?.json::<Installation>(&find.endpoint())?.id
         };
-        let buy = Call::new(Method::POST, format!("app/installations/{installation}/access_tokens"));
+        let buy = ApiRequest::new(Method::POST, format!("app/installations/{installation}/access_tokens"));
         let InstallationToken { token, expires_at } =
             self.exchange(&buy, &word).await?.json(&buy.endpoint())?;
         let token = Secret::new(&token);
@@ -58,6 +58,6 @@ impl Client {
     }
 }
 
-fn unsaid(call: &Call, error: &GitHubAuthError) -> GitHubApiError {
+fn unsaid(call: &ApiRequest, error: &GitHubAuthError) -> GitHubApiError {
     call.failed(ApiFailure::Unreadable, error.message.clone())
 }

@@ -1,35 +1,35 @@
-//! What is asked about issues, by its meaning.
+//! Requests about issues.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Method;
 use serde_json::json;
 
-use super::client::{Call, Client};
+use super::client::{ApiRequest, GitHubClient};
 use super::marker::{Marked, Marker, Marks};
-use super::models::{Comment, Issue, Repository};
-use super::pages::Page;
+use super::models::{Comment, Issue, RepositoryInfo};
+use super::pages::ListPage;
 use super::retry::Repeat;
 use crate::error::github::GitHubApiError;
 
-/// The issues of one repository.
+/// Issues of one repository.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Issues<'a> {
-    pub(super) client: &'a Client,
+    pub(super) client: &'a GitHubClient,
     pub(super) repo: &'a str,
 }
 
 impl Issues<'_> {
-    /// Open ones with this label, the oldest first. Pull requests are not among them.
-    pub(super) async fn page(self, label: &str, number: u64) -> Result<Page<Issue>, GitHubApiError> {
-        // Commas part labels in a query, so that one with a comma cannot be asked for; the caller looks again.
+    /// Returns a page of open issues with this label, the oldest first, without pull requests.
+    pub(super) async fn page(self, label: &str, number: u64) -> Result<ListPage<Issue>, GitHubApiError> {
+        // Commas separate labels in a query, so a label with a comma cannot be queried; the caller filters again.
         let filter = if label.contains(',') { String::new() } else { format!("&labels={}", encoded(label)) };
         let path = format!("repos/{}/issues?state=open&sort=created&direction=asc{filter}", self.repo);
         self.client.polled_page(&path, number, |issue: &Issue| !issue.is_pull_request).await
     }
 
-    /// None if it was deleted or moved to another repository, if it is hidden from us, or a pull request.
+    /// Returns the issue, or none if it was deleted, moved to another repository, is not visible, or is a pull request.
     pub(super) async fn get(self, number: u64) -> Result<Option<Issue>, GitHubApiError> {
-        let call = Call::get(format!("repos/{}/issues/{number}", self.repo));
+        let call = ApiRequest::get(format!("repos/{}/issues/{number}", self.repo));
         let reply = match self.client.call(&call).await {
             Err(error) if error.is_not_found() => return Ok(None),
             reply => reply?,
@@ -41,16 +41,21 @@ impl Issues<'_> {
         Ok(Some(issue))
     }
 
-    /// After a redirect: either the repository has another name now, or the issue another repository.
+    /// Checks, after a redirect, whether the repository was renamed or the issue was moved.
     async fn is_of_this_repository(self, issue: &Issue) -> Result<bool, GitHubApiError> {
-        let repository: Repository = self.client.ask(Call::get(format!("repos/{}", self.repo))).await?;
+        let repository: RepositoryInfo =
+            self.client.ask(ApiRequest::get(format!("repos/{}", self.repo))).await?;
         let home = issue.repository_url.as_deref().and_then(|url| url.split_once("/repos/"));
         Ok(home.is_some_and(|(_, name)| name.eq_ignore_ascii_case(&repository.full_name)))
     }
 
-    /// Whether the repository knows this label.
+    /// Returns true if the repository has this label.
     pub(super) async fn has_label(self, label: &str) -> Result<bool, GitHubApiError> {
-        match self.client.call(&Call::get(format!("repos/{}/labels/{}", self.repo, encoded(label)))).await {
+        match self
+            .client
+            .call(&ApiRequest::get(format!("repos/{}/labels/{}", self.repo, encoded(label))))
+            .await
+        {
             Err(error) if error.is_not_found() => Ok(false),
             answer => answer.map(|_| true),
         }
@@ -58,29 +63,29 @@ impl Issues<'_> {
 
     pub(super) async fn add_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels", self.repo);
-        self.client.call(&Call::new(Method::POST, path).with(json!({ "labels": [label] }))).await?;
+        self.client.call(&ApiRequest::new(Method::POST, path).with(json!({ "labels": [label] }))).await?;
         Ok(())
     }
 
-    /// One that is not there is as good as removed.
+    /// Removes a label. A label that is not there counts as removed.
     pub(super) async fn remove_label(self, number: u64, label: &str) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/{number}/labels/{}", self.repo, encoded(label));
-        gone(self.client.call(&Call::new(Method::DELETE, path)).await)
+        ignore_missing(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
     }
 
     pub(super) async fn close_as_completed(self, number: u64) -> Result<(), GitHubApiError> {
-        let call = Call::new(Method::PATCH, format!("repos/{}/issues/{number}", self.repo));
+        let call = ApiRequest::new(Method::PATCH, format!("repos/{}/issues/{number}", self.repo));
         self.client.call(&call.with(json!({ "state": "closed", "state_reason": "completed" }))).await?;
         Ok(())
     }
 
-    /// What all its comments say to programs; of the others nothing is kept.
+    /// Reads the markers of all comments. Comments without a marker are not kept.
     pub(super) async fn marks(self, number: u64) -> Result<Marks, GitHubApiError> {
         let viewer = self.client.viewer().await?.map(str::to_owned);
         let path = format!("repos/{}/issues/{number}/comments", self.repo);
         let (mut all, mut next) = (Vec::new(), 1);
         loop {
-            let page: Page<Comment> = self.client.page(&path, next).await?;
+            let page: ListPage<Comment> = self.client.page(&path, next).await?;
             all.extend(page.entries.into_iter().filter_map(Marked::read));
             match page.next.filter(|&following| following > next) {
                 Some(following) => next = following,
@@ -89,14 +94,14 @@ impl Issues<'_> {
         }
     }
 
-    /// A comment that stands there once, even if GitHub's answer to it is lost: before it is sent again, we look.
+    /// Writes a comment exactly once, even if GitHub's answer is lost: checks for the comment before it sends it again.
     pub(super) async fn comment_once(
         self,
         number: u64,
         marker: &Marker,
         text: &str,
     ) -> Result<u64, GitHubApiError> {
-        let mut call = Call::new(Method::POST, format!("repos/{}/issues/{number}/comments", self.repo))
+        let mut call = ApiRequest::new(Method::POST, format!("repos/{}/issues/{number}/comments", self.repo))
             .with(json!({ "body": format!("{}\n{text}", marker.line()) }));
         call.repeat = Repeat::LookFirst;
         let mut attempt = 0;
@@ -126,17 +131,17 @@ impl Issues<'_> {
         marker: &Marker,
         text: &str,
     ) -> Result<Comment, GitHubApiError> {
-        let call = Call::new(Method::PATCH, format!("repos/{}/issues/comments/{comment}", self.repo));
+        let call = ApiRequest::new(Method::PATCH, format!("repos/{}/issues/comments/{comment}", self.repo));
         self.client.ask(call.with(json!({ "body": format!("{}\n{text}", marker.line()) }))).await
     }
 
     pub(super) async fn delete_comment(self, comment: u64) -> Result<(), GitHubApiError> {
         let path = format!("repos/{}/issues/comments/{comment}", self.repo);
-        gone(self.client.call(&Call::new(Method::DELETE, path)).await)
+        ignore_missing(self.client.call(&ApiRequest::new(Method::DELETE, path)).await)
     }
 }
 
-fn gone<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
+fn ignore_missing<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
     match result {
         Err(error) if !error.is_not_found() => Err(error),
         _ => Ok(()),
@@ -144,6 +149,6 @@ fn gone<T>(result: Result<T, GitHubApiError>) -> Result<(), GitHubApiError> {
 }
 
 pub fn encoded(text: &str) -> String {
-    const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-    utf8_percent_encode(text, &KEPT).to_string()
+    const UNESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, &UNESCAPED).to_string()
 }

@@ -1,4 +1,4 @@
-//! What GitHub lets us ask, and what it says when that was too much.
+//! Rate limits, as the headers and messages of GitHub state them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::quota::RateLimitInfo;
 
-/// None if a header is missing or not a number: half a budget is none.
+/// Reads the rate limit headers. Returns none if one is missing or not a number.
 pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
     let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<u64>().ok();
     let reset = i64::try_from(number("x-ratelimit-reset")?).ok()?;
@@ -20,24 +20,24 @@ pub fn extract_rate_limit_info(headers: &HeaderMap) -> Option<RateLimitInfo> {
     })
 }
 
-/// Why an answer is "not now" and not "no".
+/// Kind of rate limit that an answer reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Limit {
-    /// The hour's budget is used up.
+pub(super) enum RateLimitKind {
+    /// The hourly limit is used up.
     Primary { reset: Timestamp },
-    /// Too much at once; GitHub says for how long to stay away.
+    /// A secondary limit; GitHub states how long to wait.
     Secondary { wait: Duration },
-    /// 429 and not a word about when.
+    /// Status 429 without a time.
     Unnamed,
 }
 
-/// What GitHub's documentation asks for when a secondary limit names no time.
-const SECONDARY_WAIT: Duration = Duration::from_mins(1);
-/// GitHub's clock and its counters do not turn over in the same instant.
-const AFTER_RESET: Duration = Duration::from_secs(1);
+/// Wait that GitHub's documentation requires when a secondary limit states no time.
+const SECONDARY_LIMIT_WAIT: Duration = Duration::from_mins(1);
+/// Additional wait: GitHub's clock and its counters do not change in the same instant.
+const RESET_MARGIN: Duration = Duration::from_secs(1);
 
-impl Limit {
-    /// `message` is what the body says.
+impl RateLimitKind {
+    /// Reads the rate limit from an answer. `message` is the message in the body.
     pub(super) fn of(status: u16, headers: &HeaderMap, message: &str) -> Option<Self> {
         if !matches!(status, 403 | 429) {
             return None;
@@ -51,17 +51,17 @@ impl Limit {
         }
         let message = message.to_ascii_lowercase();
         if message.contains("secondary rate limit") || message.contains("abuse detection") {
-            return Some(Self::Secondary { wait: SECONDARY_WAIT });
+            return Some(Self::Secondary { wait: SECONDARY_LIMIT_WAIT });
         }
         (status == 429).then_some(Self::Unnamed)
     }
 
-    /// How long to stay away, if GitHub said so. `now` is GitHub's.
+    /// Returns how long to wait, if GitHub stated it. `now` is GitHub's time.
     pub(super) fn wait(self, now: Timestamp) -> Option<Duration> {
         match self {
             Self::Primary { reset } => {
                 let left = reset.duration_since(now).max(SignedDuration::ZERO);
-                Some(Duration::try_from(left).unwrap_or_default() + AFTER_RESET)
+                Some(Duration::try_from(left).unwrap_or_default() + RESET_MARGIN)
             }
             Self::Secondary { wait } => Some(wait),
             Self::Unnamed => None,
@@ -69,9 +69,9 @@ impl Limit {
     }
 }
 
-/// Whether an answer means "later", by its status, its headers and the message in its body.
+/// Returns true if the status, headers and message of an answer report a rate limit.
 pub fn is_rate_limit_response(status: u16, headers: &HeaderMap, message: &str) -> bool {
-    Limit::of(status, headers, message).is_some()
+    RateLimitKind::of(status, headers, message).is_some()
 }
 
 #[cfg(test)]
@@ -132,11 +132,11 @@ mod tests {
             (200, &USED_UP, "", None),
             (500, &[("retry-after", "7")], "", None),
         ] {
-            let found = Limit::of(status, &headers(pairs), message);
+            let found = RateLimitKind::of(status, &headers(pairs), message);
             assert_eq!(found.map(|limit| limit.wait(now)), wait, "{status} {pairs:?} {message}");
             assert_eq!(is_rate_limit_response(status, &headers(pairs), message), wait.is_some());
         }
-        let past = Limit::Primary { reset: now - SignedDuration::from_hours(1) };
+        let past = RateLimitKind::Primary { reset: now - SignedDuration::from_hours(1) };
         assert_eq!(past.wait(now), Some(Duration::from_secs(1)));
     }
 }

@@ -1,4 +1,4 @@
-//! Whole lists, for triggers: all issues or pull requests that there are now, the oldest first.
+//! Whole lists for triggers: all current issues or pull requests, the oldest first.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::client::Client;
+use super::client::GitHubClient;
 use super::issues::encoded;
 use super::models::{Issue, User, label_names};
 use super::settings::GitHubSettings;
 use crate::error::github::GitHubApiError;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
-/// An issue or a pull request, as far as a trigger hands it on.
+/// Fields of an issue or a pull request that a trigger passes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct IssueOrPull {
     pub number: u64,
     pub title: String,
     pub body: String,
@@ -26,7 +26,7 @@ pub struct Listed {
     pub assignee: Option<String>,
     pub author: String,
     pub created_at: Timestamp,
-    /// Of a pull request.
+    /// Branch of a pull request.
     pub branch: Option<Branch>,
 }
 
@@ -36,14 +36,14 @@ pub struct Branch {
     pub head_sha: String,
     pub base_ref: String,
     pub is_draft: bool,
-    /// The repository that its commits are in; empty if that is gone.
+    /// Repository of its commits; empty if that was deleted.
     pub head_repo: String,
 }
 
-/// The lists of one repository.
+/// Lists of one repository.
 #[derive(Debug)]
 pub struct Lists {
-    client: Client,
+    client: GitHubClient,
     repo: String,
 }
 
@@ -52,33 +52,37 @@ impl Lists {
         repo: &str,
         api_url: Option<&str>,
         auth: &github::Auth,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Self, WorkSourceError> {
         let mut settings = GitHubSettings::new(repo);
         if let Some(api_url) = api_url {
             api_url.clone_into(&mut settings.api_url);
         }
-        let client = Client::new(&settings, auth, setting)?;
+        let client = GitHubClient::new(&settings, auth, setting)?;
         Ok(Self { client, repo: repo.to_owned() })
     }
 
-    /// Pull requests are not among them. Whether they have all the labels, the caller looks again.
-    pub async fn issues(&self, labels: &[String], state: IssueState) -> Result<Vec<Listed>, WorkSourceError> {
+    /// Returns issues without pull requests. The caller checks again whether they have all the labels.
+    pub async fn issues(
+        &self,
+        labels: &[String],
+        state: IssueState,
+    ) -> Result<Vec<IssueOrPull>, WorkSourceError> {
         let state = match state {
             IssueState::Open => "open",
             IssueState::Closed => "closed",
             IssueState::All => "all",
         };
-        // Commas part labels in a query, so that one with a comma cannot be asked for.
+        // Commas separate labels in a query, so a label with a comma cannot be queried.
         let asked: Vec<String> =
             labels.iter().filter(|label| !label.contains(',')).map(|label| encoded(label)).collect();
         let labels = if asked.is_empty() { String::new() } else { format!("&labels={}", asked.join(",")) };
         let path = format!("repos/{}/issues?state={state}&sort=created&direction=asc{labels}", self.repo);
         let issues = self.all(&path, |issue: &Issue| !issue.is_pull_request).await?;
-        Ok(issues.into_iter().map(Listed::from).collect())
+        Ok(issues.into_iter().map(IssueOrPull::from).collect())
     }
 
-    pub async fn pulls(&self, state: PullState) -> Result<Vec<Listed>, WorkSourceError> {
+    pub async fn pulls(&self, state: PullState) -> Result<Vec<IssueOrPull>, WorkSourceError> {
         let asked = match state {
             PullState::Open => "open",
             PullState::Closed | PullState::Merged => "closed",
@@ -87,11 +91,12 @@ impl Lists {
         let path = format!("repos/{}/pulls?state={asked}&sort=created&direction=asc", self.repo);
         let pulls = self.all(&path, |_: &Pull| true).await?;
         let wanted = |pull: &Pull| state != PullState::Merged || pull.merged_at.is_some();
-        Ok(pulls.into_iter().filter(wanted).map(Listed::from).collect())
+        Ok(pulls.into_iter().filter(wanted).map(IssueOrPull::from).collect())
     }
 
-    /// An entry that goes while the list is read moves others to a page that was read before, and they would seem
-    /// to be gone, too. So a list of several pages is read twice, the second time mostly for nothing.
+    /// Reads all pages. An entry that disappears while the list is read moves others to a page that was already read,
+    /// and they would seem to be missing. So a list of several pages is read twice; the second read is mostly answered
+    /// from the cache.
     async fn all<T>(&self, path: &str, is_wanted: fn(&T) -> bool) -> Result<Vec<T>, GitHubApiError>
     where
         T: DeserializeOwned + Serialize + Numbered,
@@ -105,7 +110,7 @@ impl Lists {
         Ok(found.into_values().collect())
     }
 
-    /// Answers how many pages there were.
+    /// Reads all pages once and returns their number.
     async fn walk<T>(
         &self,
         path: &str,
@@ -128,7 +133,7 @@ impl Lists {
     }
 }
 
-/// What has a place in a list.
+/// An entry with a position in a list.
 trait Numbered {
     fn place(&self) -> (Timestamp, u64);
 }
@@ -175,7 +180,7 @@ struct End {
     r#ref: String,
     #[serde(default)]
     sha: String,
-    /// None for a fork that is gone.
+    /// Repository, or none for a fork that was deleted.
     #[serde(default)]
     repo: Option<Home>,
 }
@@ -186,7 +191,7 @@ struct Home {
     full_name: String,
 }
 
-impl From<Issue> for Listed {
+impl From<Issue> for IssueOrPull {
     fn from(issue: Issue) -> Self {
         Self {
             number: issue.number,
@@ -202,7 +207,7 @@ impl From<Issue> for Listed {
     }
 }
 
-impl From<Pull> for Listed {
+impl From<Pull> for IssueOrPull {
     fn from(pull: Pull) -> Self {
         let branch = Branch {
             head_ref: pull.head.r#ref,

@@ -1,5 +1,5 @@
-//! The hidden first line of our comments, and who holds a claim by it. The rules are those of
-//! `docs/decisions/0009-claims-on-work-items.md`; all are functions of what stands on GitHub and of GitHub's time.
+//! The hidden first line of cowhand's comments, and the rules that decide who holds a claim. The rules are in
+//! `docs/decisions/0009-claims-on-work-items.md`; all are functions of the content on GitHub and of GitHub's time.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 use super::models::Comment;
 use crate::Claimant;
 
-/// No claim counts for longer than this after its comment was last written, whatever it says: a marker that somebody
-/// made up cannot hold an issue for ever.
-pub(super) const LONGEST_CLAIM: SignedDuration = SignedDuration::from_hours(24);
+/// Maximum time that a claim is valid after its comment was last written, whatever the marker says: a forged marker
+/// cannot hold an issue for ever.
+pub(super) const MAX_CLAIM_AGE: SignedDuration = SignedDuration::from_hours(24);
 
-/// GitHub has more than one clock. A claim lapses this much after its time, for its holder and for all others alike.
-const MARGIN: SignedDuration = SignedDuration::from_secs(10);
+/// GitHub has more than one clock. A claim expires this much after its time, for its holder and for all others.
+const CLAIM_CLOCK_MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
-/// Ours are far shorter; what is longer is somebody's experiment.
-const LONGEST_LINE: usize = 2048;
-const OPENING: &str = "<!-- cowhand:";
-const CLOSING: &str = " -->";
+/// Maximum length of a marker line. Lines of cowhand are far shorter.
+const MAX_MARKER_BYTES: usize = 2048;
+const MARKER_OPENING: &str = "<!-- cowhand:";
+const MARKER_CLOSING: &str = " -->";
 
-/// What one of our comments says to other programs.
+/// Content of a comment for other programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Marker {
-    Claim(Claim),
-    /// The outcome was told.
-    Report(Fact),
-    /// The release was told.
-    Release(Fact),
+    Claim(ClaimMarker),
+    /// The outcome was reported.
+    Report(ResultMarker),
+    /// The release was reported.
+    Release(ResultMarker),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Claim {
+pub(super) struct ClaimMarker {
     pub(super) fleet: String,
-    /// What people call the fleet; `fleet` says which it is.
+    /// Name of the fleet for people; `fleet` is its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) fleet_name: Option<String>,
     pub(super) holder: String,
     pub(super) until: Timestamp,
-    /// What `until` was before it was renewed. A renewal that arrives later than that revives nothing.
+    /// Previous value of `until`, if the claim was renewed. A renewal that arrives later than that does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) renewed_before: Option<Timestamp>,
 }
@@ -48,24 +48,24 @@ fn after(at: Timestamp, more: SignedDuration) -> Timestamp {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Fact {
+pub(super) struct ResultMarker {
     pub(super) fleet: String,
     pub(super) holder: String,
-    /// The comment of the claim that ended so: a job can claim, release and claim again.
+    /// Comment of the claim that ended: a job can claim, release and claim again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) claim: Option<u64>,
 }
 
-impl Claim {
-    /// `now` is GitHub's. Whole seconds, as GitHub's own times are.
+impl ClaimMarker {
+    /// Creates the marker of a claim. `now` is GitHub's time; `until` is in whole seconds, as GitHub's times are.
     pub(super) fn of(by: &Claimant, now: Timestamp) -> Self {
-        let until = by.until.min(after(now, LONGEST_CLAIM));
+        let until = by.until.min(after(now, MAX_CLAIM_AGE));
         let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
         let (fleet, holder) = (by.fleet.clone(), by.holder.clone());
         Self { fleet, fleet_name: None, holder, until, renewed_before: None }
     }
 
-    /// The fleet for people.
+    /// Returns the name of the fleet for people.
     pub(super) fn fleet_shown(&self) -> &str {
         self.fleet_name.as_deref().unwrap_or(&self.fleet)
     }
@@ -79,43 +79,45 @@ impl Claim {
         self.fleet == by.fleet && self.holder == by.holder
     }
 
-    /// Whether a renewal that GitHub wrote at `at` came before anybody could take over.
+    /// Returns true if GitHub wrote the renewal at `at` before another claimant could take over.
     pub(super) fn was_renewed_in_time(&self, at: Timestamp) -> bool {
-        at <= after(self.until, MARGIN)
+        at <= after(self.until, CLAIM_CLOCK_MARGIN)
     }
 }
 
-impl Fact {
+impl ResultMarker {
     pub(super) fn of(by: &Claimant, claim: Option<u64>) -> Self {
         Self { fleet: by.fleet.clone(), holder: by.holder.clone(), claim }
     }
 
-    /// Whether `told` is this fact. Who no longer knows the claim's number takes any of the same holder.
-    fn is_told_by(&self, told: &Self) -> bool {
+    /// Returns true if `told` reports the same result. Without the number of the claim, any result of the same holder
+    /// matches.
+    fn is_reported_by(&self, told: &Self) -> bool {
         let same_claim = self.claim.is_none() || told.claim.is_none() || self.claim == told.claim;
         self.fleet == told.fleet && self.holder == told.holder && same_claim
     }
 }
 
 impl Marker {
-    /// One line that nothing inside it can close.
+    /// Writes the marker as one line that its content cannot close.
     pub(super) fn line(&self) -> String {
         let (kind, json) = match self {
             Self::Claim(claim) => ("claim", serde_json::to_string(claim)),
             Self::Report(fact) => ("report", serde_json::to_string(fact)),
             Self::Release(fact) => ("release", serde_json::to_string(fact)),
         };
-        // Strings and numbers become JSON without fail. Only strings can have these characters, and there an escape
-        // means the same.
+        // Strings and numbers always serialize. Only strings can contain these characters, and there an escape has the
+        // same meaning.
         let json = json.unwrap_or_default();
         let json = json.replace('<', "\\u003c").replace('>', "\\u003e").replace('@', "\\u0040");
-        format!("{OPENING}{kind} {json}{CLOSING}")
+        format!("{MARKER_OPENING}{kind} {json}{MARKER_CLOSING}")
     }
 
-    /// Only at the very beginning of a comment: a marker that somebody quotes is not theirs.
+    /// Reads a marker at the very beginning of a comment: a quoted marker does not count.
     pub(super) fn read(body: &str) -> Option<Self> {
-        let line = body.lines().next().filter(|line| line.len() <= LONGEST_LINE)?;
-        let (kind, json) = line.strip_prefix(OPENING)?.trim_end().strip_suffix(CLOSING)?.split_once(' ')?;
+        let line = body.lines().next().filter(|line| line.len() <= MAX_MARKER_BYTES)?;
+        let (kind, json) =
+            line.strip_prefix(MARKER_OPENING)?.trim_end().strip_suffix(MARKER_CLOSING)?.split_once(' ')?;
         match kind {
             "claim" => serde_json::from_str(json).ok().map(Self::Claim),
             "report" => serde_json::from_str(json).ok().map(Self::Report),
@@ -125,7 +127,7 @@ impl Marker {
     }
 }
 
-/// A comment of ours, or of another fleet.
+/// A comment with a marker, of this fleet or another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Marked {
     pub(super) id: u64,
@@ -143,76 +145,78 @@ impl Marked {
     }
 }
 
-/// All marked comments of an issue, as they stood at `now`, which is GitHub's.
+/// All marked comments of an issue at `now`, which is GitHub's time.
 #[derive(Debug)]
 pub(super) struct Marks {
     pub(super) all: Vec<Marked>,
     pub(super) now: Timestamp,
-    /// Our own account, if we could find out: only what it wrote is ours.
+    /// Our own account, if it is known. Only its comments are ours.
     pub(super) viewer: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum ClaimState {
     Live,
-    Lapsed,
+    Expired,
 }
 
-fn ends(marked: &Marked, claim: &Claim) -> Timestamp {
-    after(claim.until.min(after(marked.updated_at, LONGEST_CLAIM)), MARGIN)
+fn ends(marked: &Marked, claim: &ClaimMarker) -> Timestamp {
+    after(claim.until.min(after(marked.updated_at, MAX_CLAIM_AGE)), CLAIM_CLOCK_MARGIN)
 }
 
 impl Marks {
-    fn claims(&self) -> impl Iterator<Item = (&Marked, &Claim)> {
+    fn claims(&self) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
         self.all.iter().filter_map(|marked| match &marked.marker {
             Marker::Claim(claim) => Some((marked, claim)),
             Marker::Report(_) | Marker::Release(_) => None,
         })
     }
 
-    fn standing(&self, marked: &Marked, claim: &Claim) -> Standing {
-        let was_late = claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, MARGIN));
-        if was_late || self.now > ends(marked, claim) { Standing::Lapsed } else { Standing::Live }
+    fn claim_state(&self, marked: &Marked, claim: &ClaimMarker) -> ClaimState {
+        let was_late =
+            claim.renewed_before.is_some_and(|before| marked.updated_at > after(before, CLAIM_CLOCK_MARGIN));
+        if was_late || self.now > ends(marked, claim) { ClaimState::Expired } else { ClaimState::Live }
     }
 
-    /// When the claim of the holder is over, unless it is renewed.
+    /// Returns when the holder's claim ends unless it is renewed.
     pub(super) fn held_until(&self) -> Option<Timestamp> {
         self.holder().map(|(marked, claim)| ends(marked, claim))
     }
 
-    /// The earliest live claim; of those in one second the one with the smallest number.
-    pub(super) fn holder(&self) -> Option<(&Marked, &Claim)> {
-        let live = self.claims().filter(|(marked, claim)| self.standing(marked, claim) == Standing::Live);
+    /// Returns the earliest live claim; of several in one second the one with the lowest number.
+    pub(super) fn holder(&self) -> Option<(&Marked, &ClaimMarker)> {
+        let live =
+            self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Live);
         live.min_by_key(|(marked, _)| (marked.created_at, marked.id))
     }
 
-    pub(super) fn lapsed(&self) -> impl Iterator<Item = (&Marked, &Claim)> {
-        self.claims().filter(|(marked, claim)| self.standing(marked, claim) == Standing::Lapsed)
+    pub(super) fn expired(&self) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
+        self.claims().filter(|(marked, claim)| self.claim_state(marked, claim) == ClaimState::Expired)
     }
 
-    /// Also those that lapsed.
-    pub(super) fn claims_of(&self, by: &Claimant) -> impl Iterator<Item = (&Marked, &Claim)> {
+    /// Returns the claims of a claimant, also expired ones.
+    pub(super) fn claims_of(&self, by: &Claimant) -> impl Iterator<Item = (&Marked, &ClaimMarker)> {
         self.claims().filter(|(marked, claim)| claim.is_by(by) && self.is_own(marked))
     }
 
-    /// The holder, unless it is `by`.
-    pub(super) fn rival(&self, by: &Claimant) -> Option<&Claim> {
+    /// Returns the holder unless it is `by`.
+    pub(super) fn rival(&self, by: &Claimant) -> Option<&ClaimMarker> {
         let (marked, claim) = self.holder()?;
         (!(claim.is_by(by) && self.is_own(marked))).then_some(claim)
     }
 
-    pub(super) fn has_told(&self, wanted: &Marker) -> bool {
+    pub(super) fn has_reported(&self, wanted: &Marker) -> bool {
         self.all.iter().any(|marked| {
             self.is_own(marked)
                 && match (wanted, &marked.marker) {
                     (Marker::Report(wanted), Marker::Report(told))
-                    | (Marker::Release(wanted), Marker::Release(told)) => wanted.is_told_by(told),
+                    | (Marker::Release(wanted), Marker::Release(told)) => wanted.is_reported_by(told),
                     (wanted, found) => wanted == found,
                 }
         })
     }
 
-    /// Our comment with this very marker.
+    /// Returns our comment with exactly this marker.
     pub(super) fn own(&self, marker: &Marker) -> Option<&Marked> {
         self.all.iter().find(|marked| marked.marker == *marker && self.is_own(marked))
     }

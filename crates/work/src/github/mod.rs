@@ -1,9 +1,9 @@
 //! GitHub issues as a work source.
 //!
-//! `adapter` is the source; `claim` and `finish` are what it does to an issue, `lapsed` finds those that the dead have
-//! left, `marker` has the rules of who has it.
-//! Below them `issues` says what is asked and `client` how: `retry`, `limits`, `quota`, `pages` and `cache` are its
-//! parts, `people` is about those who write, `auth`, `app`, `identity` and `scopes` are about who asks, `advice` says what to check when that is refused, and `check` tells `doctor`.
+//! `adapter` is the source; `claim` and `finish` change an issue, `expired` finds expired claims, and `marker` has the
+//! rules of claims. Below them, `issues` has the requests and `client` sends them, with `retry`, `limits`, `quota`,
+//! `pages` and `cache`. `people` reads the permissions of authors; `auth`, `app`, `identity` and `scopes` are about
+//! credentials; `advice` says what to check after a refusal, and `check` serves `doctor`.
 
 mod adapter;
 mod advice;
@@ -32,11 +32,11 @@ mod settings;
 mod text;
 
 pub use adapter::{GitHubWorkSource, SOURCE_TYPE};
-pub use client::Client;
+pub use client::GitHubClient;
 pub use issues::encoded;
 pub use limits::{extract_rate_limit_info, is_rate_limit_response};
-pub use listing::{Branch, Listed, Lists};
-pub use people::{Answer, People, Place};
+pub use listing::{Branch, IssueOrPull, Lists};
+pub use people::{CollaboratorPermission, People, RepositoryAccess};
 pub use quota::{OnWarning, RateLimitWarning};
 pub use retry::{RetryOptions, calculate_backoff_delay};
 pub use settings::{Claiming, GitHubSettings};

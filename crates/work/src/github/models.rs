@@ -1,7 +1,7 @@
-//! The little that is read of GitHub's answers.
+//! The parts of GitHub's answers that are read.
 //!
-//! Everything that may be missing is allowed to be: an account that is gone, a word that is new, a field that an older
-//! Enterprise server does not have. An entry that cannot be read even so is left out, and the log names it.
+//! Everything that may be missing is optional: a deleted account, a new value, a field that an older Enterprise server
+//! does not have. An entry that still cannot be read is left out and logged.
 
 use std::fmt;
 
@@ -38,13 +38,13 @@ pub(super) struct Issue {
     pub(super) created_at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) updated_at: Option<Timestamp>,
-    /// To GitHub every pull request is an issue as well; only those have this.
+    /// Set for pull requests, which GitHub also lists as issues.
     #[serde(default, rename = "pull_request", deserialize_with = "is_there", skip_serializing)]
     pub(super) is_pull_request: bool,
 }
 
 impl Issue {
-    /// GitHub does not tell `Bug` and `bug` apart.
+    /// Returns true if the issue has the label. GitHub ignores the case of labels.
     pub(super) fn has_label(&self, wanted: &str) -> bool {
         self.labels.iter().any(|label| label.to_lowercase() == wanted.to_lowercase())
     }
@@ -86,7 +86,7 @@ pub(super) struct Comment {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub(super) struct Repository {
+pub(super) struct RepositoryInfo {
     #[serde(default)]
     pub(super) full_name: String,
     #[serde(default)]
@@ -97,7 +97,7 @@ pub(super) struct Repository {
     pub(super) archived: bool,
 }
 
-/// What `POST /app/installations/{id}/access_tokens` gives. No `Debug`: it is a secret.
+/// Answer of `POST /app/installations/{id}/access_tokens`. It is secret, so it has no `Debug`.
 #[derive(Deserialize)]
 pub(super) struct InstallationToken {
     pub(super) token: String,
@@ -109,22 +109,22 @@ pub(super) struct Installation {
     pub(super) id: u64,
 }
 
-/// Of `GET /app`.
+/// Answer of `GET /app`.
 #[derive(Debug, Deserialize)]
 pub(super) struct App {
     #[serde(default)]
     pub(super) slug: String,
 }
 
-/// `message` of an error's body.
+/// Body of an error.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refusal {
     #[serde(default)]
     pub(super) message: String,
 }
 
-/// Labels are objects, and GitHub's description allows plain names as well. There can be many: nothing else of them is
-/// kept, not even for a moment.
+/// Reads the names of labels, which are objects or, by GitHub's description, plain strings. Nothing else of them is
+/// stored, because there can be many.
 pub(super) fn label_names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct Label(Option<String>);
 
@@ -166,13 +166,13 @@ fn is_there<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error
     Ok(Option::<serde::de::IgnoredAny>::deserialize(deserializer)?.is_some())
 }
 
-/// A list without those entries that cannot be read, and how many there were in all.
+/// Readable entries of a list, and the number of all entries.
 pub(super) struct Entries<T> {
     pub(super) good: Vec<T>,
     pub(super) all: usize,
 }
 
-/// `Err` only if the whole is no list.
+/// Reads a list. Returns an error only if the body is not a list.
 pub(super) fn entries<T: DeserializeOwned>(body: &[u8], endpoint: &str) -> serde_json::Result<Entries<T>> {
     #[derive(Deserialize)]
     #[serde(untagged, bound = "T: DeserializeOwned")]
@@ -180,7 +180,7 @@ pub(super) fn entries<T: DeserializeOwned>(body: &[u8], endpoint: &str) -> serde
         Good(T),
         Bad(Value),
     }
-    // As a rule all are good, and reading them without a second thought is several times faster.
+    // Usually all entries are readable, and reading them at once is several times faster.
     if let Ok(good) = serde_json::from_slice::<Vec<T>>(body) {
         return Ok(Entries { all: good.len(), good });
     }

@@ -5,18 +5,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::cache::KeptPage;
-use super::client::{Call, Client};
+use super::client::{ApiRequest, GitHubClient};
 use super::models::{Entries, entries};
 use crate::error::github::GitHubApiError;
 
-/// The most that GitHub gives.
+/// Largest page size of GitHub.
 pub(super) const PAGE_SIZE: usize = 100;
 
 #[derive(Debug)]
-pub(super) struct Page<T> {
+pub(super) struct ListPage<T> {
     pub(super) entries: Vec<T>,
     pub(super) next: Option<u64>,
-    /// GitHub's time, ours if it does not say.
+    /// GitHub's time, or the local time if GitHub does not state it.
     pub(super) now: Timestamp,
 }
 
@@ -25,29 +25,30 @@ fn numbered(path: &str, number: u64) -> String {
     format!("{path}{joint}per_page={PAGE_SIZE}&page={number}")
 }
 
-impl Client {
-    /// As it is now.
+impl GitHubClient {
+    /// Reads a page.
     pub(super) async fn page<T: DeserializeOwned>(
         &self,
         path: &str,
         number: u64,
-    ) -> Result<Page<T>, GitHubApiError> {
-        let call = Call::get(numbered(path, number));
+    ) -> Result<ListPage<T>, GitHubApiError> {
+        let call = ApiRequest::get(numbered(path, number));
         let reply = self.call(&call).await?;
         let read = entries(&reply.body, &call.endpoint());
         let Entries { good, .. } = read.map_err(|error| reply.unreadable(&call.endpoint(), &error))?;
         let now = reply.date().unwrap_or_else(Timestamp::now);
-        Ok(Page { entries: good, next: reply.next_page(), now })
+        Ok(ListPage { entries: good, next: reply.next_page(), now })
     }
 
-    /// As it is now, too; but a page that has not changed since costs nothing. What `is_wanted` refuses is not kept.
+    /// Reads a page; an unchanged page costs no request of the rate limit. Entries that `is_wanted` rejects are not
+    /// cached.
     pub(super) async fn polled_page<T: DeserializeOwned + Serialize>(
         &self,
         path: &str,
         number: u64,
         is_wanted: fn(&T) -> bool,
-    ) -> Result<Page<T>, GitHubApiError> {
-        let mut call = Call::get(numbered(path, number));
+    ) -> Result<ListPage<T>, GitHubApiError> {
+        let mut call = ApiRequest::get(numbered(path, number));
         let kept = self.cache.get(&call.path);
         call.etag = kept.as_ref().map(|kept| kept.etag.clone());
         let reply = self.call(&call).await?;
@@ -55,9 +56,9 @@ impl Client {
         if let (304, Some(kept)) = (reply.status, kept) {
             let unreadable = |error| reply.unreadable(&call.endpoint(), &error);
             let entries = serde_json::from_slice(&kept.entries).map_err(unreadable)?;
-            // The mark is about the entries. A full last page does not change when another page begins behind it.
+            // The ETag covers the entries only. A full last page does not change when another page is added after it.
             let behind = kept.is_full.then_some(number + 1);
-            return Ok(Page { entries, next: reply.next_page().or(kept.next).or(behind), now });
+            return Ok(ListPage { entries, next: reply.next_page().or(kept.next).or(behind), now });
         }
         let read = entries::<T>(&reply.body, &call.endpoint());
         let Entries { mut good, all } = read.map_err(|error| reply.unreadable(&call.endpoint(), &error))?;
@@ -67,6 +68,6 @@ impl Client {
             let page = KeptPage { etag: etag.clone(), entries, next, is_full: all >= PAGE_SIZE };
             self.cache.put(&call.path, page);
         }
-        Ok(Page { entries: good, next, now })
+        Ok(ListPage { entries: good, next, now })
     }
 }

@@ -1,4 +1,4 @@
-//! Who somebody is in a repository, and where a pull request comes from: what trust is decided by.
+//! The permission of a person in a repository, and the origin of a pull request. Trust is decided by both.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,48 +9,48 @@ use cowhand_core::trust::{Head, RepoPermission, Standing};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
-use super::client::{Call, Client};
+use super::client::{ApiRequest, GitHubClient};
 use super::issues::encoded;
 use super::settings::GitHubSettings;
-use crate::{Setting, WorkSourceError};
+use crate::{SourceContext, WorkSourceError};
 
-/// So long an answer counts: an item of a stranger is looked at with every poll.
-const FRESH: Duration = Duration::from_mins(10);
-/// Nobody has so many repositories at once; whoever sends webhooks of more is not remembered.
-const MOST_PLACES: usize = 256;
+/// How long an answer is cached: items of strangers are checked with every poll.
+const PERMISSION_LIFETIME: Duration = Duration::from_mins(10);
+/// Maximum number of repositories that are remembered, since webhooks can name any.
+const MAX_REPOSITORIES: usize = 256;
 
-/// One repository, and how to get there.
+/// A repository with its API and credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct RepositoryAccess {
     /// `owner/name`
     pub repo: String,
     pub api_url: Option<String>,
     pub auth: github::Auth,
 }
 
-/// What is known of people, for all repositories of the fleet.
+/// Known permissions of people in all repositories of the fleet.
 #[derive(Debug, Default)]
 pub struct People {
-    places: Mutex<Vec<(Place, Arc<Registrar>)>>,
+    places: Mutex<Vec<(RepositoryAccess, Arc<Registrar>)>>,
 }
 
-/// Whoever asks while another does waits for that answer.
+/// Cached answer. A caller that asks while a request runs waits for its answer.
 type Known = OnceCell<(Instant, Standing)>;
 
 #[derive(Debug)]
 struct Registrar {
-    client: Client,
+    client: GitHubClient,
     known: Mutex<HashMap<String, Arc<Known>>>,
-    /// The repository is there, and we may look at it.
+    /// Set once the repository was found to be visible.
     seen: OnceCell<()>,
 }
 
 impl People {
     pub async fn standing(
         &self,
-        place: &Place,
+        place: &RepositoryAccess,
         login: &str,
-        setting: &Setting,
+        setting: &SourceContext,
     ) -> Result<Standing, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
         let known = registrar.known(login.to_lowercase());
@@ -58,9 +58,14 @@ impl People {
         known.get_or_try_init(ask).await.map(|(_, standing)| *standing)
     }
 
-    pub async fn head(&self, place: &Place, pull: u64, setting: &Setting) -> Result<Head, WorkSourceError> {
+    pub async fn head(
+        &self,
+        place: &RepositoryAccess,
+        pull: u64,
+        setting: &SourceContext,
+    ) -> Result<Head, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
-        let call = Call::get(format!("repos/{}/pulls/{pull}", place.repo));
+        let call = ApiRequest::get(format!("repos/{}/pulls/{pull}", place.repo));
         let pull: Pull = match registrar.client.ask(call).await {
             Err(error) if error.is_not_found() => return Ok(Head::Unknown),
             pull => pull?,
@@ -71,17 +76,21 @@ impl People {
         })
     }
 
-    /// Whether anybody could be asked there: for that it takes a token.
-    pub fn check(&self, place: &Place, setting: &Setting) -> Result<(), WorkSourceError> {
+    /// Checks that permissions can be queried, which needs a token.
+    pub fn check(&self, place: &RepositoryAccess, setting: &SourceContext) -> Result<(), WorkSourceError> {
         self.registrar(place, setting).map(drop)
     }
 
-    /// After a reload: tokens may have changed with it.
+    /// Forgets everything after a reload, because tokens may have changed.
     pub fn clear(&self) {
         self.places.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn registrar(&self, place: &Place, setting: &Setting) -> Result<Arc<Registrar>, WorkSourceError> {
+    fn registrar(
+        &self,
+        place: &RepositoryAccess,
+        setting: &SourceContext,
+    ) -> Result<Arc<Registrar>, WorkSourceError> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, registrar)) = places.iter().find(|(known, _)| known == place) {
             return Ok(Arc::clone(registrar));
@@ -90,9 +99,9 @@ impl People {
         if let Some(api_url) = &place.api_url {
             settings.api_url.clone_from(api_url);
         }
-        let client = Client::new(&settings, &place.auth, setting)?;
+        let client = GitHubClient::new(&settings, &place.auth, setting)?;
         let registrar = Arc::new(Registrar { client, known: Mutex::default(), seen: OnceCell::new() });
-        if places.len() >= MOST_PLACES {
+        if places.len() >= MAX_REPOSITORIES {
             places.clear();
         }
         places.push((place.clone(), Arc::clone(&registrar)));
@@ -101,18 +110,21 @@ impl People {
 }
 
 impl Registrar {
-    /// A repository that is hidden from us answers in the same way as one that somebody has no part in.
-    async fn sees(&self, place: &Place) -> Result<(), WorkSourceError> {
-        let look = async || self.client.call(&Call::get(format!("repos/{}", place.repo))).await.map(drop);
+    /// Checks that the repository is visible: a hidden repository answers in the same way as one in which the person
+    /// has no role.
+    async fn sees(&self, place: &RepositoryAccess) -> Result<(), WorkSourceError> {
+        let look =
+            async || self.client.call(&ApiRequest::get(format!("repos/{}", place.repo))).await.map(drop);
         self.seen.get_or_try_init(look).await?;
         Ok(())
     }
 
-    async fn ask(&self, place: &Place, login: &str) -> Result<Standing, WorkSourceError> {
-        let call = Call::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
-        match self.client.ask::<Answer>(call).await {
+    async fn ask(&self, place: &RepositoryAccess, login: &str) -> Result<Standing, WorkSourceError> {
+        let call =
+            ApiRequest::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
+        match self.client.ask::<CollaboratorPermission>(call).await {
             Ok(answer) => Ok(answer.standing()),
-            // Nobody of that name, or nobody here.
+            // The account does not exist, or has no role here.
             Err(error) if error.is_not_found() => {
                 self.sees(place).await?;
                 Ok(Standing::Nothing)
@@ -124,26 +136,26 @@ impl Registrar {
     fn known(&self, name: String) -> Arc<Known> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, answer| match answer.get() {
-            Some((asked, _)) => asked.elapsed() < FRESH,
+            Some((asked, _)) => asked.elapsed() < PERMISSION_LIFETIME,
             None => Arc::strong_count(answer) > 1,
         });
         Arc::clone(known.entry(name).or_default())
     }
 }
 
-/// Of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
+/// Answer of `GET /repos/{owner}/{repo}/collaborators/{username}/permission`.
 #[derive(Debug, Deserialize)]
-pub struct Answer {
-    /// In the words of old: `admin`, `write`, `read` or `none`.
+pub struct CollaboratorPermission {
+    /// Legacy permission: `admin`, `write`, `read` or `none`.
     #[serde(default)]
     permission: String,
-    /// In today's words, or an organization's own.
+    /// Current role name, which may be a custom one of the organization.
     #[serde(default)]
     role_name: String,
 }
 
-impl Answer {
-    /// A role that somebody made up counts as what it is built on.
+impl CollaboratorPermission {
+    /// Returns the permission. A custom role counts as the permission that it is based on.
     pub fn standing(&self) -> Standing {
         let read = |word: &str| word.parse::<RepoPermission>().ok();
         read(&self.role_name)

@@ -1,4 +1,4 @@
-//! What the client has used and what is left, for everybody who wants to look.
+//! Counts of used and remaining requests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tracing::warn;
 
 use crate::quota::{Quota, RateLimitInfo};
 
-/// Called once for each window in which little is left.
+/// Callback, called once for each rate limit window in which few requests are left.
 pub type OnWarning = Arc<dyn Fn(&RateLimitInfo) + Send + Sync>;
 
-/// When to say that little is left.
+/// When to warn that few requests are left.
 #[derive(Clone)]
 pub struct RateLimitWarning {
     pub threshold: u64,
@@ -33,7 +33,7 @@ impl std::fmt::Debug for RateLimitWarning {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     quota: Mutex<Quota>,
-    /// The window that was warned about.
+    /// Window for which a warning was given.
     warned: Mutex<Option<Timestamp>>,
     warning: RateLimitWarning,
 }
@@ -74,7 +74,7 @@ impl Meter {
         held(&self.quota).blocked_until = Some(until);
     }
 
-    /// How long GitHub wants to hear nothing from us, and until when that is.
+    /// Returns how long, and until when, GitHub wants no requests.
     pub(super) fn blocked(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let mut quota = held(&self.quota);
         let until = quota.blocked_until?;
@@ -87,7 +87,7 @@ impl Meter {
     }
 }
 
-/// Nothing that is done with a lock held here can leave it half done.
+/// Locks a mutex. A panic cannot leave the data inconsistent, so poisoning is ignored.
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

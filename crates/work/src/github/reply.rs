@@ -1,4 +1,4 @@
-//! An answer of GitHub's that is not an error.
+//! A successful answer of GitHub.
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
@@ -7,18 +7,18 @@ use serde::de::DeserializeOwned;
 
 use crate::error::github::{ApiFailure, GitHubApiError};
 
-/// A hundred issues with the longest texts that GitHub allows are 26 MB.
-const MOST_BYTES: usize = 32 << 20;
+/// Maximum size of an answer. A hundred issues with the longest texts that GitHub allows are 26 MB.
+const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct ApiResponse {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
     pub(super) body: Vec<u8>,
     pub(super) was_redirected: bool,
 }
 
-impl Reply {
+impl ApiResponse {
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
@@ -38,13 +38,13 @@ impl Reply {
         }
     }
 
-    /// GitHub's time when it answered.
+    /// Returns GitHub's time of the answer.
     pub(super) fn date(&self) -> Option<Timestamp> {
         static PARSER: DateTimeParser = DateTimeParser::new();
         PARSER.parse_timestamp(self.header("date")?).ok()
     }
 
-    /// The page that `Link` calls the next one.
+    /// Returns the number of the next page in the `Link` header.
     pub(super) fn next_page(&self) -> Option<u64> {
         let link = self.header("link")?;
         let next =
@@ -55,11 +55,11 @@ impl Reply {
     }
 }
 
-/// None if it is longer than anything that GitHub would send. Counted after unpacking.
+/// Reads the body, or returns none if it is too long. The limit applies after decompression.
 pub(super) async fn read_body(response: &mut reqwest::Response) -> reqwest::Result<Option<Vec<u8>>> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > MOST_BYTES {
+        if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
             return Ok(None);
         }
         body.extend_from_slice(&chunk);
@@ -73,9 +73,9 @@ mod tests {
 
     use super::*;
 
-    fn reply(name: &'static str, value: &'static str) -> Reply {
+    fn reply(name: &'static str, value: &'static str) -> ApiResponse {
         let headers = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))]);
-        Reply { status: 200, headers, body: Vec::new(), was_redirected: false }
+        ApiResponse { status: 200, headers, body: Vec::new(), was_redirected: false }
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! What is tried again, and after how long.
+//! Which requests are retried, and after how long.
 
 use std::time::Duration;
 
 use crate::error::github::{ApiFailure, GitHubApiError};
 
-/// How patient one call is.
+/// Retry limits of one call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RetryOptions {
     pub max_retries: u32,
     pub base_delay: Duration,
-    /// No single wait inside a call is longer; a limit that lasts longer is the caller's to sit out.
+    /// Maximum length of one wait inside a call. The caller waits for the end of longer limits.
     pub max_delay: Duration,
-    /// How much of a delay is chance, so that many who failed together do not come back together.
+    /// Random part of a delay, so that clients that failed together do not retry together.
     pub jitter_factor: f64,
 }
 
@@ -26,7 +26,7 @@ impl Default for RetryOptions {
     }
 }
 
-/// `base * 2^attempt + jitter`, capped. `random` is drawn from 0 to 1; the first retry is attempt 0.
+/// Returns `base * 2^attempt + jitter`, capped. `random` is between 0 and 1; the first retry is attempt 0.
 pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64) -> Duration {
     let doubled = options.base_delay.as_secs_f64() * 2f64.powi(attempt.min(62).cast_signed());
     let jitter = doubled * options.jitter_factor * random;
@@ -34,16 +34,16 @@ pub fn calculate_backoff_delay(attempt: u32, options: &RetryOptions, random: f64
     Duration::try_from_secs_f64(capped).unwrap_or(options.max_delay)
 }
 
-/// Whether asking twice does more than asking once.
+/// Whether a request can be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// The second time changes nothing.
+    /// Repeating it changes nothing.
     Safe,
-    /// It may have happened although we saw no answer: somebody has to look first.
+    /// It may have been carried out although no answer arrived: check before repeating it.
     LookFirst,
 }
 
-/// How long to wait before the same request is sent again; None to give up.
+/// Returns how long to wait before the request is sent again, or none to give up.
 pub(super) fn next_delay(
     error: &GitHubApiError,
     attempt: u32,
@@ -56,7 +56,7 @@ pub(super) fn next_delay(
     }
     let backoff = calculate_backoff_delay(attempt, options, random);
     match error.kind {
-        // A refused request did nothing, so that anything can be sent again.
+        // A refused request had no effect, so any request can be sent again.
         ApiFailure::RateLimit { wait, .. } => {
             let wait = wait.unwrap_or(backoff);
             (wait <= options.max_delay).then_some(wait)

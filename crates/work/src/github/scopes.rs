@@ -1,23 +1,23 @@
-//! Whether the token may do what a source has to do.
+//! Checks of the token's permissions.
 
 use super::advice;
-use super::client::Call;
-use super::models::Repository;
+use super::client::ApiRequest;
+use super::models::RepositoryInfo;
 use crate::WorkSourceError;
 use crate::error::github::{GitHubApiError, GitHubAuthError};
 use crate::github::GitHubWorkSource;
 
 impl GitHubWorkSource {
-    /// Classic tokens name their scopes. Fine-grained ones and those of Apps do not; there it has to do that they see
-    /// the repository.
+    /// Checks the token. Classic tokens state their scopes. For fine-grained tokens and those of Apps, it is only
+    /// checked that they see the repository.
     pub async fn validate_token(&self) -> Result<(), WorkSourceError> {
         self.see_repository().await.map(drop)
     }
 
-    /// The repository, and the scopes of a token that names them.
-    pub(super) async fn see_repository(&self) -> Result<(Repository, Option<String>), WorkSourceError> {
+    /// Returns the repository, and the scopes of a token that states them.
+    pub(super) async fn see_repository(&self) -> Result<(RepositoryInfo, Option<String>), WorkSourceError> {
         let (repo, origin) = (&self.settings.repo, &self.client.origin);
-        let call = Call::get(format!("repos/{repo}"));
+        let call = ApiRequest::get(format!("repos/{repo}"));
         let reply = match self.client.call(&call).await {
             Err(error)
                 if error.status == Some(401) || error.is_not_found() || error.is_permission_denied() =>
@@ -26,7 +26,7 @@ impl GitHubWorkSource {
             }
             reply => reply?,
         };
-        let repository: Repository = reply.json(&call.endpoint())?;
+        let repository: RepositoryInfo = reply.json(&call.endpoint())?;
         let Some(scopes) = reply.header("x-oauth-scopes") else { return Ok((repository, None)) };
         let found = advice::words(scopes);
         match missing(&found, repository.private) {
@@ -40,7 +40,7 @@ impl GitHubWorkSource {
     }
 }
 
-/// Says what to check; that a scope is missing, only if the answer names scopes and `repo` is not among them.
+/// Adds what to check. A missing scope is named only if the answer lists scopes and `repo` is not among them.
 fn refused(error: &GitHubApiError) -> GitHubAuthError {
     let message = error.token.advice.clone().unwrap_or_else(|| error.message.clone());
     let found = error
@@ -52,7 +52,7 @@ fn refused(error: &GitHubApiError) -> GitHubAuthError {
     GitHubAuthError { message, found_scopes: found.unwrap_or_default(), required_scopes }
 }
 
-/// What is asked for and not there. `repo` includes `public_repo`.
+/// Returns the required scope that is missing. `repo` includes `public_repo`.
 fn missing(found: &[String], is_private: bool) -> Option<&'static str> {
     let has = |scope: &str| found.iter().any(|found| found == scope);
     match is_private {

@@ -1,4 +1,4 @@
-//! What the adapter has to know.
+//! Settings of the GitHub source.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use super::quota::RateLimitWarning;
 use super::retry::RetryOptions;
 use crate::WorkSourceError;
 
-const API_URL: &str = "https://api.github.com";
+const DEFAULT_API_URL: &str = "https://api.github.com";
 
 #[derive(Debug, Clone)]
 pub struct GitHubSettings {
     /// `owner/repo`
     pub repo: String,
-    /// Marks available work.
+    /// Label of available work.
     pub ready: String,
-    /// Marks claimed work.
+    /// Label of claimed work.
     pub in_progress: String,
-    /// Issues with one of these are left alone.
+    /// Labels whose issues are ignored.
     pub exclude_labels: Vec<String>,
-    /// Whether the ready label comes back with a release.
+    /// Set if a release restores the ready label.
     pub cleanup_on_failure: bool,
     pub api_url: String,
     pub retry: RetryOptions,
     pub warning: RateLimitWarning,
     pub connect_timeout: Duration,
-    /// For one request, from its first byte to the last of the answer.
+    /// Time limit of one request, from its first byte to the last byte of the answer.
     pub timeout: Duration,
     #[doc(hidden)]
     pub claiming: Claiming,
 }
 
-/// How it is decided who has an issue.
+/// How the holder of an issue is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claiming {
-    /// By the earliest marker, read again after `settle`: by then whatever was written before ours can be seen.
+    /// By the earliest marker, read again after `settle`: by then every marker that was written before ours is visible.
     ByMarker { settle: Duration },
-    /// By the label alone, which two can set: only for the test that shows why markers are there.
+    /// By the label alone, which two claimants can set. Only for the test that shows why markers exist.
     ByLabelAlone,
 }
 
 impl GitHubSettings {
-    /// All defaults.
+    /// Returns the default settings.
     pub fn new(repo: impl Into<String>) -> Self {
         Self {
             repo: repo.into(),
@@ -51,7 +51,7 @@ impl GitHubSettings {
             in_progress: "agent-working".into(),
             exclude_labels: vec!["blocked".into(), "wip".into()],
             cleanup_on_failure: true,
-            api_url: API_URL.into(),
+            api_url: DEFAULT_API_URL.into(),
             retry: RetryOptions::default(),
             warning: RateLimitWarning::default(),
             connect_timeout: Duration::from_secs(10),
@@ -60,7 +60,7 @@ impl GitHubSettings {
         }
     }
 
-    /// The settings and how to prove who we are.
+    /// Reads the settings and credentials.
     pub(super) fn from_config(source: &shape::WorkSource) -> Result<(Self, &github::Auth), WorkSourceError> {
         let shape::WorkSource::Github {
             repo, labels, exclude_labels, cleanup_on_failure, api_url, auth, ..

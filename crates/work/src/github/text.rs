@@ -1,5 +1,5 @@
-//! What people read in our comments. Words that an agent wrote stand in fences, where they are neither HTML nor
-//! Markdown, notify nobody and close nothing.
+//! The text of comments. Text that an agent wrote is in fences, where it is neither HTML nor Markdown, notifies nobody
+//! and closes no issue.
 
 use std::fmt::{self, Write};
 
@@ -7,16 +7,16 @@ use cowhand_core::cut::cut;
 use cowhand_core::work::{WorkOutcome, WorkResult};
 use jiff::Timestamp;
 
-/// GitHub's limit; it counts characters, and we bytes, which is never more.
-const LONGEST_COMMENT: usize = 65_536;
-/// For the marker's line and for our own words.
-const OURS: usize = 4096;
-const LONGEST_PART: usize = 8192;
-const MOST_ARTIFACTS: usize = 50;
-const LONGEST_ARTIFACT: usize = 300;
-const LONGEST_ROW: usize = 16;
+/// GitHub's limit, which counts characters. Bytes are never fewer.
+const MAX_COMMENT_BYTES: usize = 65_536;
+/// Reserved for the marker line and fixed text.
+const RESERVED_BYTES: usize = 4096;
+const MAX_SECTION_BYTES: usize = 8192;
+const MAX_ARTIFACTS: usize = 50;
+const MAX_ARTIFACT_BYTES: usize = 300;
+const MAX_BACKTICK_RUN: usize = 16;
 
-/// Who speaks: the fleet by its name, if it has one, and the job or person.
+/// Author of a comment: the name of the fleet, if it has one, and the job or person.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Speaker<'a> {
     pub(super) fleet: Option<&'a str>,
@@ -44,25 +44,25 @@ pub(super) fn of_report(result: &WorkResult, by: Speaker<'_>) -> String {
         WorkOutcome::Partial => "partly done",
     };
     let mut text = format!("**cowhand: {outcome}** ({by})\n");
-    push_fence(&mut text, &result.summary, LONGEST_PART);
+    push_fence(&mut text, &result.summary, MAX_SECTION_BYTES);
     if let Some(error) = &result.error {
         text.push_str("\nError:\n");
-        push_fence(&mut text, error, LONGEST_PART);
+        push_fence(&mut text, error, MAX_SECTION_BYTES);
     }
     if !result.artifacts.is_empty() {
         text.push_str("\nResults:\n");
-        for artifact in result.artifacts.iter().take(MOST_ARTIFACTS) {
+        for artifact in result.artifacts.iter().take(MAX_ARTIFACTS) {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "- {}", link_or_code(artifact));
         }
-        let more = result.artifacts.len().saturating_sub(MOST_ARTIFACTS);
+        let more = result.artifacts.len().saturating_sub(MAX_ARTIFACTS);
         if more > 0 {
             let _ = writeln!(text, "- and {more} more");
         }
     }
     if let Some(details) = &result.details {
         text.push_str("\n<details><summary>Details</summary>\n");
-        let room = LONGEST_COMMENT.saturating_sub(text.len() + OURS);
+        let room = MAX_COMMENT_BYTES.saturating_sub(text.len() + RESERVED_BYTES);
         push_fence(&mut text, details, room);
         text.push_str("\n</details>\n");
     }
@@ -72,12 +72,12 @@ pub(super) fn of_report(result: &WorkResult, by: Speaker<'_>) -> String {
 pub(super) fn of_release(reason: Option<&str>, by: Speaker<'_>) -> String {
     let mut text = format!("cowhand has given this back ({by}).\n");
     if let Some(reason) = reason {
-        push_fence(&mut text, reason, LONGEST_PART);
+        push_fence(&mut text, reason, MAX_SECTION_BYTES);
     }
     text
 }
 
-/// A fence is longer than every row of backticks inside it, so it ends where we end it.
+/// Writes a fence that is longer than every run of backticks inside it.
 fn push_fence(out: &mut String, text: &str, cap: usize) {
     let text = plain(&cut(text, 0, cap));
     let fence = "`".repeat(longest_row(&text).max(2) + 1);
@@ -88,34 +88,34 @@ fn longest_row(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or_default()
 }
 
-/// In one line.
+/// Formats text as inline code.
 fn code(text: &str) -> String {
-    let text = plain(&cut(text, 0, LONGEST_ARTIFACT)).replace(['\n', '\t'], " ");
+    let text = plain(&cut(text, 0, MAX_ARTIFACT_BYTES)).replace(['\n', '\t'], " ");
     let fence = "`".repeat(longest_row(&text) + 1);
     format!("{fence} {text} {fence}")
 }
 
-/// Only what is plainly an address becomes a link.
+/// Formats an artifact as a link only if it is plainly a URL.
 fn link_or_code(artifact: &str) -> String {
     let rest = artifact.strip_prefix("https://").or_else(|| artifact.strip_prefix("http://"));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.-_~:?#=&%+".contains(c);
     match rest {
-        Some(rest) if !rest.is_empty() && rest.chars().all(is_plain) && rest.len() <= LONGEST_ARTIFACT => {
+        Some(rest) if !rest.is_empty() && rest.chars().all(is_plain) && rest.len() <= MAX_ARTIFACT_BYTES => {
             artifact.to_owned()
         }
         _ => code(artifact),
     }
 }
 
-/// Without characters that steer a terminal or turn the direction of a line, and never longer than before.
+/// Removes characters that control a terminal or change the text direction. The result is not longer than the text.
 fn plain(text: &str) -> String {
     let is_odd = |c: char| {
         (c.is_control() && !matches!(c, '\n' | '\t'))
             || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_odd(c) { '?' } else { c }).collect();
-    // A fence has to be longer, twice; nobody means a row like this.
-    if longest_row(&text) > LONGEST_ROW { text.replace('`', "'") } else { text }
+    // The fence would have to be longer, twice; no real text has such a run.
+    if longest_row(&text) > MAX_BACKTICK_RUN { text.replace('`', "'") } else { text }
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
                 ..result(&long)
             };
             let text = of_report(&report, Speaker { fleet: Some(&long), holder: &long });
-            assert!(text.len() + 2049 <= LONGEST_COMMENT, "{}", text.len());
+            assert!(text.len() + 2049 <= MAX_COMMENT_BYTES, "{}", text.len());
             assert!(text.matches("bytes cut …]").count() >= 3 && text.contains("and 450 more"));
         }
     }

@@ -1,75 +1,82 @@
-//! How our client is started, and what it is told.
+//! The command line of the ACP client and its instructions.
 
 use std::path::Path;
 
 use cowhand_core::shape::{McpServer, McpTransport};
 use serde_json::{Value, json};
 
-use super::super::gemini::Chat;
-use super::super::plan::{Capabilities, Description, OURSELVES, Order, Plan, transport};
-use super::super::{Reader, Session};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, OWN_PROGRAM, transport,
+};
+use super::super::gemini::ChatRecord;
+use super::super::{Reader, SessionChoice};
 use super::Acp;
-use super::usage::Spent;
-use crate::acp::{Orders, PATIENCE, Rules, Wanted};
+use super::usage::AcpUsage;
+use crate::acp::{Instructions, PermissionRules, STARTUP_TIMEOUT, SessionRequest};
 use crate::process::StopSignal;
 
 pub(in super::super) const DESCRIPTION: Description = Description {
     program: None,
     oldest: None,
-    // What the agent itself can do it says when it is started; our client then does it, or says that it cannot be done.
+    // The agent states its capabilities when it starts; the client then uses them or reports that they are missing.
     capabilities: Capabilities { resume: true, fork: true, cost: true, session_id: false, asks: true },
     plan,
     reader: Reader::acp,
     interactive: &[],
     missing: &["the session {id} is not there"],
-    // Which program it is, and where that keeps its things, only the config knows: a sandbox is told so there.
+    // Only the config knows the agent's program and its folders, so the sandbox gets them from there.
     homes: &[],
     provider: None,
 };
 
-const ORDERS_FILE: &str = "acp.json";
+const INSTRUCTIONS_FILE: &str = "acp.json";
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
-    let orders = Orders {
+    let orders = Instructions {
         command: settings.command.clone().unwrap_or_default(),
         session: match order.session {
-            Session::Fresh | Session::FreshAs(_) => Wanted::Fresh,
-            Session::Resume(id) => Wanted::Resume(id.clone()),
-            Session::Fork { of, .. } => Wanted::Fork(of.clone()),
+            SessionChoice::Fresh | SessionChoice::FreshAs(_) => SessionRequest::Fresh,
+            SessionChoice::Resume(id) => SessionRequest::Resume(id.clone()),
+            SessionChoice::Fork { of, .. } => SessionRequest::Fork(of.clone()),
         },
         model: settings.model.clone(),
-        rules: Rules {
+        rules: PermissionRules {
             mode: order.permission_mode(),
             tools: settings.tools.clone(),
             allowed: listed(&settings.allowed_tools),
             denied: listed(&settings.denied_tools),
         },
         mcp_servers: settings.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
-        patience_ms: u64::try_from(PATIENCE.as_millis()).unwrap_or(u64::MAX),
+        patience_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
     };
     let resumes = match order.session {
-        Session::Resume(id) => Some(id.clone()),
-        Session::Fresh | Session::FreshAs(_) | Session::Fork { .. } => None,
+        SessionChoice::Resume(id) => Some(id.clone()),
+        SessionChoice::Fresh | SessionChoice::FreshAs(_) | SessionChoice::Fork { .. } => None,
     };
-    let goes_on = !matches!(order.session, Session::Fresh | Session::FreshAs(_));
+    let goes_on = !matches!(order.session, SessionChoice::Fresh | SessionChoice::FreshAs(_));
     let program = orders.command.first().and_then(|program| Path::new(program).file_name());
     let is_gemini = program.is_some_and(|name| name == "gemini");
-    let chat = is_gemini.then(|| Chat::from_now_on(order.environment));
-    let spent = Spent::by(settings.model.clone(), goes_on).with_record(chat);
-    Plan {
-        argv: vec![OURSELVES.to_owned(), "acp".to_owned(), order.file(ORDERS_FILE).display().to_string()],
+    let chat = is_gemini.then(|| ChatRecord::from_now_on(order.environment));
+    let spent = AcpUsage::by(settings.model.clone(), goes_on).with_record(chat);
+    CommandLine {
+        argv: vec![
+            OWN_PROGRAM.to_owned(),
+            "acp".to_owned(),
+            order.file(INSTRUCTIONS_FILE).display().to_string(),
+        ],
         defaults: Vec::new(),
         environment: Vec::new(),
-        // It is plain data, so it can always be written as JSON.
-        files: vec![(ORDERS_FILE.to_owned(), json!(orders).to_string())],
+        // Plain data always serializes.
+        files: vec![(INSTRUCTIONS_FILE.to_owned(), json!(orders).to_string())],
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Acp(Acp { resumes, spent, ..Acp::default() }),
     }
 }
 
-/// In the protocol's form: maps are lists of names and values, and what is not stdio says what it is.
+/// Converts a server to the form of the protocol: maps are lists of names and values, and other transports than stdio
+/// have a type.
 fn server(name: &str, server: &McpServer) -> Value {
     let pairs = |map: &Option<indexmap::IndexMap<String, String>>| -> Vec<Value> {
         let map = map.iter().flatten();
@@ -103,9 +110,13 @@ mod tests {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::new();
-        let session = Session::Resume("s-1".to_owned());
-        let order =
-            Order { agent: &agent, session: &session, folder: Path::new("/p"), environment: &environment };
+        let session = SessionChoice::Resume("s-1".to_owned());
+        let order = LaunchRequest {
+            agent: &agent,
+            session: &session,
+            folder: Path::new("/p"),
+            environment: &environment,
+        };
         let plan = plan(&order);
         assert_eq!(plan.argv, ["(cowhand)", "acp", "/p/acp.json"]);
         assert_eq!(plan.files.len(), 1);
@@ -123,6 +134,6 @@ mod tests {
                 "patience_ms": 60_000,
             })
         );
-        assert!(serde_json::from_value::<Orders>(orders).is_ok());
+        assert!(serde_json::from_value::<Instructions>(orders).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! Words that come in chunks, and lists that are too long to keep.
+//! Text that arrives in chunks, and lists that are too long to keep.
 
 use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
@@ -7,32 +7,32 @@ use serde_json::{Value, json};
 use super::super::json::{Fields, rest, take_object, take_text, text};
 use super::super::pieces::{Pieces, Under};
 
-/// What is joined is remembered until it is whole, so it must not be endless: a longer text comes in several messages.
-const WORDS_CAP: usize = 256 << 10;
+/// Maximum size of joined text, since it is part of every checkpoint. A longer text becomes several messages.
+const MAX_MESSAGE_BYTES: usize = 256 << 10;
 
-/// Chunks that belong together.
+/// Chunks of one message.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Words {
+pub(super) struct MessageChunks {
     thinking: bool,
     id: Option<String>,
     text: String,
     pieces: Pieces,
-    /// What some chunks said besides, the last word of each key.
+    /// Other keys of the chunks, with their last value.
     extra: Fields,
 }
 
-impl Words {
+impl MessageChunks {
     pub(super) fn new(thinking: bool, id: Option<String>) -> Self {
         Self { thinking, id, ..Self::default() }
     }
 
-    /// Whether another chunk belongs to these.
+    /// Returns true if another chunk belongs to these.
     pub(super) fn goes_on(&self, thinking: bool, id: Option<&str>) -> bool {
-        self.thinking == thinking && self.id.as_deref() == id && self.text.len() < WORDS_CAP
+        self.thinking == thinking && self.id.as_deref() == id && self.text.len() < MAX_MESSAGE_BYTES
     }
 
-    /// A chunk that is no text, like a picture, is a message of its own and comes back.
+    /// Adds a chunk. A chunk that is not text, like a picture, is a message of its own and is returned.
     pub(super) fn add(&mut self, mut update: Fields, under: &Under) -> Option<OutputMessage> {
         let mut content = take_object(&mut update, "content").unwrap_or_default();
         if text(&content, "type") != Some("text") {
@@ -45,13 +45,13 @@ impl Words {
             update.shift_remove(key);
         }
         update.extend(content);
-        if serde_json::to_string(&update).is_ok_and(|extra| extra.len() < WORDS_CAP) {
+        if serde_json::to_string(&update).is_ok_and(|extra| extra.len() < MAX_MESSAGE_BYTES) {
             self.extra.extend(update);
         }
         None
     }
 
-    /// None if nothing was said.
+    /// Returns the joined message, or none if it is empty.
     pub(super) fn message(mut self, under: &Under) -> Option<OutputMessage> {
         self.text += &self.pieces.rest(under);
         if self.text.is_empty() && self.extra.is_empty() {
@@ -68,13 +68,15 @@ impl Words {
     }
 }
 
-/// Lists of all commands, models and modes that there are come with every session and at every change, and say nothing
-/// about the job: their length is enough.
+/// Replaces lists of all commands, models and modes by their length: they arrive with every session and change, and say
+/// nothing about the job.
 pub(super) fn shorten(fields: &mut Fields) {
-    const LISTS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
+    const LISTING_KEYS: [&str; 4] = ["availableCommands", "availableModels", "availableModes", "options"];
     for (key, value) in fields.iter_mut() {
         match value {
-            Value::Array(list) if LISTS.contains(&key.as_str()) => *value = json!({ "length": list.len() }),
+            Value::Array(list) if LISTING_KEYS.contains(&key.as_str()) => {
+                *value = json!({ "length": list.len() });
+            }
             Value::Array(list) => list.iter_mut().filter_map(Value::as_object_mut).for_each(shorten),
             Value::Object(inner) => shorten(inner),
             _ => {}

@@ -181,7 +181,7 @@ fn dollars_are_those_of_this_turn_or_none() {
         (false, vec![], vec![cost(0.0)], None),
         (false, vec![], vec![euros], None),
     ] {
-        let mut reader = Acp { spent: Spent::by(None, goes_on), ..Acp::default() };
+        let mut reader = Acp { spent: AcpUsage::by(None, goes_on), ..Acp::default() };
         let prompt = asked("session/prompt");
         for line in before.iter().chain([&prompt]).chain(&during) {
             reader.read(line);
@@ -249,7 +249,7 @@ fn the_size_of_the_context_tells_what_is_used_meanwhile() {
         // Two tools of one answer.
         (vec![prompt.clone(), used(10), tool("completed"), tool("completed"), used(30)], Some(40)),
     ] {
-        let mut reader = Acp { spent: Spent::by(Some("m".to_owned()), false), ..Acp::default() };
+        let mut reader = Acp { spent: AcpUsage::by(Some("m".to_owned()), false), ..Acp::default() };
         for line in &lines {
             reader.read(line);
         }

@@ -1,4 +1,4 @@
-//! Tool calls: told once when their input is known, and once when they have ended.
+//! Tool calls: one message when their input is known, and one when they have ended.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,13 @@ use cowhand_core::output::OutputMessage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::super::heard::one_line;
 use super::super::json::{Fields, name, rest, take_text, text};
+use super::super::output_record::one_line;
 
-/// More tools than run at once.
-const SIDE_BY_SIDE: usize = 64;
+/// More than the number of concurrent tools.
+const MAX_OPEN_TOOLS: usize = 64;
 
-/// Those that have not ended.
+/// Calls that have not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Tools(VecDeque<Call>);
 
@@ -23,14 +23,15 @@ struct Call {
     name: Option<String>,
     kind: Option<String>,
     title: Option<String>,
-    /// Told when the call was only announced, and so perhaps not all of it.
+    /// Input of an announced call, which may be incomplete.
     input: Option<Value>,
-    /// Whether the job's output has it.
-    told: bool,
+    /// Set if the call is in the job's output.
+    #[serde(rename = "told")]
+    reported: bool,
 }
 
-/// An input that is remembered is in every checkpoint.
-const INPUT_CAP: usize = 4 << 10;
+/// Maximum size of a remembered input, since it is part of every checkpoint.
+const MAX_INPUT_BYTES: usize = 4 << 10;
 
 impl Tools {
     pub(super) fn update(&mut self, mut update: Fields) -> Vec<OutputMessage> {
@@ -41,10 +42,10 @@ impl Tools {
         let mut messages = Vec::new();
         let Some(call) = self.0.get_mut(place) else { return messages };
         let announced = status == "pending" && text(&update, "sessionUpdate") == Some("tool_call");
-        let small = input.as_ref().is_some_and(|input| input.to_string().len() <= INPUT_CAP);
+        let small = input.as_ref().is_some_and(|input| input.to_string().len() <= MAX_INPUT_BYTES);
         if announced && small {
             call.input = input;
-        } else if !call.told && (input.is_some() || over || status == "in_progress") {
+        } else if !call.reported && (input.is_some() || over || status == "in_progress") {
             messages.push(call.tell(input));
         }
         for key in ["toolCallId", "sessionUpdate"] {
@@ -55,7 +56,7 @@ impl Tools {
             self.0.remove(place);
             return messages;
         }
-        // Its last word has the whole of what it says so far. What it changes may be told only now.
+        // The last update contains the whole output so far. The changes may be stated only now.
         update.shift_remove("rawOutput");
         if let Some(content) = update.get_mut("content").and_then(Value::as_array_mut) {
             content.retain(|each| each["type"] == "diff");
@@ -68,23 +69,23 @@ impl Tools {
         messages
     }
 
-    /// Of a request for permission: some agents tell what they are about to do only there.
+    /// Reads a request for permission: some agents state their next action only there.
     pub(super) fn asked(&mut self, line: &Fields) -> Option<OutputMessage> {
         let call = line.get("params")?.get("toolCall")?.as_object()?;
         let place = self.place(call)?;
         let input = call.get("rawInput").filter(|input| !is_empty(input)).cloned();
-        self.0.get_mut(place).filter(|call| !call.told).map(|call| call.tell(input))
+        self.0.get_mut(place).filter(|call| !call.reported).map(|call| call.tell(input))
     }
 
-    /// Those that were never told because their input never came.
+    /// Returns the calls that were not reported because their input never arrived.
     pub(super) fn flush(&mut self) -> Vec<OutputMessage> {
-        self.0.iter_mut().filter(|call| !call.told).map(|call| call.tell(None)).collect()
+        self.0.iter_mut().filter(|call| !call.reported).map(|call| call.tell(None)).collect()
     }
 
     fn place(&mut self, update: &Fields) -> Option<usize> {
         let id = name(update, "toolCallId")?;
         let place = self.0.iter().position(|call| call.id == id).unwrap_or_else(|| {
-            if self.0.len() == SIDE_BY_SIDE {
+            if self.0.len() == MAX_OPEN_TOOLS {
                 self.0.pop_front();
             }
             self.0.push_back(Call { id: id.to_owned(), ..Call::default() });
@@ -92,9 +93,9 @@ impl Tools {
         });
         let call = self.0.get_mut(place)?;
         let meta = |pointer: &str| update.get("_meta")?.pointer(pointer)?.as_str();
-        let told =
+        let title =
             name(update, "name").or_else(|| meta("/toolName")).or_else(|| meta("/claudeCode/toolName"));
-        call.name = call.name.take().or_else(|| told.map(one_line));
+        call.name = call.name.take().or_else(|| title.map(one_line));
         call.kind = name(update, "kind").map(str::to_owned).or(call.kind.take());
         call.title = text(update, "title").map(one_line).or(call.title.take());
         Some(place)
@@ -103,7 +104,7 @@ impl Tools {
 
 impl Call {
     fn tell(&mut self, input: Option<Value>) -> OutputMessage {
-        self.told = true;
+        self.reported = true;
         let input = input.or_else(|| self.input.take());
         let title = || self.title.as_ref().map(|title| json!({ "title": title }));
         OutputMessage::ToolUse {
@@ -134,14 +135,14 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     let said = words(&update);
     let output = update.shift_remove("rawOutput").filter(|output| !is_empty(output));
     let result = output.or_else(|| said.clone().map(Value::String));
-    // What is in the result already need not stand beside it.
+    // What is part of the result is not repeated beside it.
     let alone = update.get("content").and_then(Value::as_array).is_some_and(|all| all.len() == 1);
     if alone && result.as_ref().and_then(Value::as_str) == said.as_deref() {
         update.shift_remove("content");
     }
     update.retain(|_, value| !is_empty(value));
     let error = take_text(&mut update, "error");
-    let error = error.or_else(|| (!success).then(|| said.unwrap_or_else(|| NO_REASON.to_owned())));
+    let error = error.or_else(|| (!success).then(|| said.unwrap_or_else(|| NO_REASON_GIVEN.to_owned())));
     OutputMessage::ToolResult {
         tool_use_id: Some(id.to_owned()),
         result,
@@ -152,9 +153,9 @@ fn result(id: &str, success: bool, mut update: Fields) -> OutputMessage {
     }
 }
 
-const NO_REASON: &str = "the tool failed and gave no reason";
+const NO_REASON_GIVEN: &str = "the tool failed and gave no reason";
 
-/// The texts among its content; a terminal of the agent's own tells them elsewhere.
+/// Returns the text in the content. A terminal of the agent reports its text elsewhere.
 fn words(update: &Fields) -> Option<String> {
     let content = update.get("content").and_then(Value::as_array).into_iter().flatten();
     let texts: Vec<&str> = content.filter_map(|each| each.pointer("/content/text")?.as_str()).collect();

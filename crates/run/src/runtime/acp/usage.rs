@@ -1,9 +1,9 @@
-//! What was used, from the places where agents tell it.
+//! Usage, from the places where agents state it.
 //!
-//! Dollars are those of the session so far (`usage_update`), so what they were before the prompt is taken off. Where a
-//! session goes on and its agent did not tell what it had cost, nobody knows what is new, and there is no figure. Tokens
-//! are those of the turn: in the answer to the prompt, or beside the chunks of each answer of the model. Until that comes
-//! the Gemini CLI's own record tells more; and of others we know how much was in the model's context, step by step.
+//! The cost is that of the session so far (`usage_update`), so the cost before the prompt is subtracted. If a session is
+//! resumed and its agent did not state the earlier cost, the new cost is unknown. Tokens are those of the turn: in the
+//! answer to the prompt, or beside the chunks of each answer of the model. Until then the record of the Gemini CLI is
+//! used; for other agents, only the size of the model's context is known, step by step.
 
 use std::collections::BTreeMap;
 
@@ -12,57 +12,57 @@ use cowhand_core::job::{JobUsage, ModelUsage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::gemini::Chat;
+use super::super::gemini::ChatRecord;
 use super::super::json::{Fields, name};
 
-/// This is remembered, so it must not be endless.
-const MODELS: usize = 100;
+/// Limit, since this is part of every checkpoint.
+const MAX_MODELS: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Spent {
-    /// The one that was asked for, or that the agent says it uses.
+pub(super) struct AcpUsage {
+    /// Requested model, or the one that the agent states.
     model: Option<String>,
     per_model: BTreeMap<String, ModelUsage>,
     cost: Option<f64>,
-    /// Whether the session had begun earlier.
+    /// Set if the session began earlier.
     goes_on: bool,
-    /// What comes before that is history.
+    /// Set when the prompt was sent. Earlier messages are history.
     prompted: bool,
-    /// What the session had cost when the first prompt was sent.
+    /// Cost of the session when the first prompt was sent.
     before: Option<f64>,
-    /// If it is the Gemini CLI that speaks.
-    chat: Option<Chat>,
+    /// Record of the Gemini CLI, if that is the agent.
+    chat: Option<ChatRecord>,
     steps: Steps,
 }
 
-/// What models were sent, as far as the size of the context tells: each time tools have answered, all of it is sent
-/// once more. Nobody says how much of that a cache had.
+/// Estimate of the tokens that were sent, from the size of the context: after each tool result the whole context is
+/// sent again. The part that was cached is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Steps {
     done: u64,
-    /// The most that was told since tools last answered.
+    /// Largest size since the last tool result.
     this: u64,
 }
 
-impl Spent {
+impl AcpUsage {
     pub(super) fn by(model: Option<String>, goes_on: bool) -> Self {
         Self { model, goes_on, ..Self::default() }
     }
 
-    pub(super) fn with_record(self, chat: Option<Chat>) -> Self {
+    pub(super) fn with_record(self, chat: Option<ChatRecord>) -> Self {
         Self { chat, ..self }
     }
 
-    /// What the program has written down of it meanwhile.
+    /// Reads what the program has recorded meanwhile.
     pub(super) fn look(&mut self, session: Option<&str>) {
         if let Some(chat) = &mut self.chat {
             chat.look(session);
         }
     }
 
-    /// A prompt is sent now.
+    /// Records that a prompt is sent.
     pub(super) fn begin(&mut self) {
         let before = self.cost.or((!self.goes_on).then_some(0.0));
         self.before = self.before.or(before);
@@ -80,7 +80,7 @@ impl Spent {
         self.model = model.filter(|model| model.len() <= 200).map(str::to_owned);
     }
 
-    pub(super) fn heard(&mut self, update: &Fields) {
+    pub(super) fn add_update(&mut self, update: &Fields) {
         let kind = name(update, "sessionUpdate");
         if kind == Some("tool_call_update") && matches!(name(update, "status"), Some("completed" | "failed"))
         {
@@ -97,13 +97,13 @@ impl Spent {
         }
     }
 
-    /// The end of a turn.
+    /// Reads the usage at the end of a turn.
     pub(super) fn answered(&mut self, result: &Fields) {
         let quota = result.get("_meta").and_then(|meta| meta.get("quota"));
         let models = quota.and_then(|quota| quota["model_usage"].as_array()).into_iter().flatten();
         let models: Vec<(&str, &Value)> = models
             .filter_map(|each| Some((each["model"].as_str()?, each.get("token_count")?)))
-            .take(MODELS)
+            .take(MAX_MODELS)
             .collect();
         let usage = result.get("usage").filter(|usage| usage.is_object());
         match (models.as_slice(), usage) {
@@ -121,23 +121,23 @@ impl Spent {
     fn add(&mut self, model: Option<&str>, used: &ModelUsage) {
         let known = self.model.as_deref().unwrap_or("default");
         let model = model.filter(|model| model.len() <= 200).unwrap_or(known).to_owned();
-        if self.per_model.len() < MODELS || self.per_model.contains_key(&model) {
+        if self.per_model.len() < MAX_MODELS || self.per_model.contains_key(&model) {
             self.per_model.entry(model).or_default().add(used);
         }
     }
 
-    /// An agent whose figure is smaller than before has begun to count anew.
+    /// Returns the cost since the prompt. A smaller figure than before means that the agent counts from zero again.
     fn cost_since(&self) -> Option<f64> {
         let before = self.before?;
         self.cost.map(|cost| if cost < before { cost } else { cost - before })
     }
 
-    fn told(&self) -> BTreeMap<String, ModelUsage> {
+    fn tokens_per_model(&self) -> BTreeMap<String, ModelUsage> {
         let sum = |models: &BTreeMap<String, ModelUsage>| {
             models.values().map(budget::tokens).fold(0, u64::saturating_add)
         };
-        let recorded = self.chat.as_ref().and_then(Chat::usage).map(|usage| usage.per_model);
-        // The record knows of the cache, and the answer of side questions.
+        let recorded = self.chat.as_ref().and_then(ChatRecord::usage).map(|usage| usage.per_model);
+        // The record includes the cache, and the answer includes additional requests; the larger sum is used.
         if let Some(recorded) = recorded.filter(|recorded| sum(recorded) >= sum(&self.per_model)) {
             return recorded;
         }
@@ -145,15 +145,15 @@ impl Spent {
         if !self.per_model.is_empty() || sent == 0 {
             return self.per_model.clone();
         }
-        // The cheapest that it can be: nobody is stopped for dollars that it may not have spent.
+        // The lowest possible cost: no agent is stopped for costs that it may not have caused.
         let used = ModelUsage { cache_read_input_tokens: sent, ..ModelUsage::default() };
         BTreeMap::from([(self.model.clone().unwrap_or_else(|| "default".to_owned()), used)])
     }
 
     pub(super) fn usage(&self) -> Option<JobUsage> {
-        // It says 0 for a model whose price it does not know.
+        // An agent reports 0 for a model whose price it does not know.
         let total_cost_usd = self.cost_since().filter(|cost| *cost > 0.0);
-        let mut per_model = self.told();
+        let mut per_model = self.tokens_per_model();
         if let (1, Some(used)) = (per_model.len(), per_model.values_mut().next()) {
             used.cost_usd = total_cost_usd;
         }
@@ -162,8 +162,8 @@ impl Spent {
     }
 }
 
-/// Agents count in different ways: input may hold what came from the cache, output what was only thought. Where they
-/// tell a total, that says which.
+/// Reads token counts. Agents count differently: input may include cached tokens, and output may include thinking. A
+/// total, if stated, tells which.
 fn tokens(usage: &Value) -> ModelUsage {
     let count = |keys: &[&str]| keys.iter().find_map(|key| usage.get(*key)?.as_u64()).unwrap_or(0);
     let input = count(&["inputTokens", "input_tokens"]);
@@ -196,10 +196,10 @@ fn tokens(usage: &Value) -> ModelUsage {
     }
 }
 
-/// The HTTP status that a message names, in one of the ways that agents have. Too many requests are known by the bare
-/// number.
+/// Returns the HTTP status that a message names, in one of the forms of known agents. Rate limits are also recognised
+/// by the bare number.
 pub(super) fn status_in(message: &str) -> Option<u64> {
-    const BEFORE: [&str; 6] =
+    const STATUS_PREFIXES: [&str; 6] =
         ["status ", "status: ", "status code ", "\"code\":", "\"statusCode\":", "API Error: "];
     let number = |after: &str| {
         let start = message.find(after)? + after.len();
@@ -208,5 +208,5 @@ pub(super) fn status_in(message: &str) -> Option<u64> {
     };
     let mut words = message.split(|letter: char| !letter.is_ascii_alphanumeric());
     let bare = || words.find(|word| matches!(*word, "429" | "529"))?.parse().ok();
-    BEFORE.into_iter().find_map(number).or_else(bare)
+    STATUS_PREFIXES.into_iter().find_map(number).or_else(bare)
 }

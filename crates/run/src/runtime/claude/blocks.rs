@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::super::json::{Fields, take_text, text, under_line};
 
-/// What is left of a line once its blocks are taken out. The first block takes it with it.
+/// Rest of a line without its blocks. The first block takes it.
 pub(super) struct Rest {
     pub(super) line: Fields,
-    /// Whether this is the first line of its message; all the others repeat its usage.
+    /// Set for the first line of a message; the others repeat its usage.
     pub(super) first: bool,
     timestamp: Option<Timestamp>,
 }
 
 impl Rest {
-    /// The blocks of a line and the rest of it. A line with no block at all has an empty one.
+    /// Splits a line into its blocks and the rest. A line without a block gets an empty one.
     pub(super) fn of(mut line: Fields) -> (Vec<Fields>, Self) {
         line.shift_remove("type");
         let timestamp = text(&line, "timestamp").and_then(|time| time.parse().ok());
@@ -43,7 +43,7 @@ impl Rest {
         (blocks, Self { line, first: false, timestamp })
     }
 
-    /// The extra keys of a block's message; of a second block only the message's id is left to tell.
+    /// Returns the extra keys of a block's message. Further blocks get only the id of the message.
     fn extra(&mut self, block: Fields) -> Fields {
         let id = self.line.get("message").and_then(|message| message.get("id")).cloned();
         let mut line = take(&mut self.line);
@@ -54,7 +54,7 @@ impl Rest {
         if line.is_empty() { line } else { under_line(Value::Object(line)) }
     }
 
-    /// Told once for a message, so that adding up what assistants used gives no nonsense.
+    /// Returns the usage once for each message, so that it can be summed.
     fn usage(&mut self) -> Option<Usage> {
         if !self.first {
             return None;
@@ -84,7 +84,7 @@ fn block(content: Value) -> Fields {
     }
 }
 
-/// A block of an assistant's line.
+/// Reads a block of an assistant's line.
 pub(super) fn said(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     let timestamp = rest.timestamp;
     let kind = text(&block, "type").unwrap_or_default().to_owned();
@@ -123,7 +123,7 @@ pub(super) fn said(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     }
 }
 
-/// A block of a user's line: nearly always what a tool answered.
+/// Reads a block of a user's line, which is usually a tool result.
 pub(super) fn answered(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     if text(&block, "type").is_some_and(|kind| kind.ends_with("tool_result")) {
         return tool_result(block, rest);
@@ -145,7 +145,7 @@ fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
         (None, true) => Some("the tool failed and gave no reason".to_owned()),
         (_, false) => None,
     };
-    // A reason is told once, as the error.
+    // A reason is reported once, as the error.
     if failed && result.as_ref().is_some_and(Value::is_string) {
         result = None;
     }
@@ -153,8 +153,7 @@ fn tool_result(mut block: Fields, rest: &mut Rest) -> OutputMessage {
     OutputMessage::ToolResult { tool_use_id, result, success, error, timestamp, extra: rest.extra(block) }
 }
 
-/// The piece in a line, if there is one, and whether it is a word: it may also be a thought, or a part of what a tool is
-/// called with.
+/// Returns the partial text of a line, and whether it is text; it may also be thinking or a part of a tool's input.
 pub(super) fn piece(fields: &mut Fields) -> Option<(bool, &mut String)> {
     let delta = fields.get_mut("event")?.get_mut("delta")?.as_object_mut()?;
     delta.iter_mut().find_map(|(key, value)| match (key.as_str(), value) {
@@ -163,7 +162,7 @@ pub(super) fn piece(fields: &mut Fields) -> Option<(bool, &mut String)> {
     })
 }
 
-/// A piece of a message that comes whole later.
+/// Returns a partial message; the whole message follows later.
 pub(super) fn partial(fields: Fields) -> OutputMessage {
     let (_, mut rest) = Rest::of(fields);
     let delta =
@@ -173,20 +172,20 @@ pub(super) fn partial(fields: Fields) -> OutputMessage {
     OutputMessage::Assistant { content, partial, usage: None, timestamp, extra: rest.extra(Fields::new()) }
 }
 
-/// What was held back of the pieces.
+/// Returns the text that was held back.
 pub(super) fn rest(text: String) -> OutputMessage {
     let (content, partial) = (Some(text), Some(true));
     OutputMessage::Assistant { content, partial, usage: None, timestamp: None, extra: Fields::new() }
 }
 
-/// The text in the blocks of a tool's answer.
+/// Joins the text in the blocks of a tool result.
 fn all_text(content: &Value) -> String {
     let blocks = content.as_array().map_or(&[][..], Vec::as_slice);
     let texts: Vec<_> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
     if texts.is_empty() { content.to_string() } else { texts.join("\n") }
 }
 
-/// The usual type says nothing that the message does not say itself.
+/// Removes a type that the message implies.
 fn forget_type(block: &mut Fields, usual: &str) {
     if text(block, "type") == Some(usual) {
         block.shift_remove("type");

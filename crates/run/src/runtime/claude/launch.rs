@@ -1,4 +1,4 @@
-//! How Claude Code is started.
+//! The command line of Claude Code.
 
 use std::path::PathBuf;
 
@@ -10,41 +10,44 @@ use cowhand_core::shape::{McpServer, PermissionMode, Plugin, SettingSource};
 use indexmap::IndexMap;
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables, transport};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+    transport,
+};
 use super::super::result_line::per_model;
-use super::super::{Reader, Session, record};
+use super::super::{Reader, SessionChoice, record};
 use super::Claude;
 use crate::process::StopSignal;
 
-/// What a run of Claude can be told. The prompt comes on stdin, so it has no length limit and nobody sees it in a
-/// list of processes; secrets belong in the environment and in files.
+/// Options of Claude. The prompt comes on stdin, so it has no length limit and is not visible in a list of processes;
+/// secrets are passed in the environment and in files.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct ClaudeLaunch {
     model: Option<String>,
     max_turns: Option<u32>,
     permission_mode: Option<String>,
     system_prompt_file: Option<PathBuf>,
-    /// The only tools there are; an empty list means none.
+    /// Available tools; an empty list means none.
     tools: Option<Vec<String>>,
-    /// Tools that need no permission, and those that never get it.
+    /// Tools that need no permission, and tools that never get it.
     allowed_tools: Vec<String>,
     denied_tools: Vec<String>,
-    /// Which of its own settings files Claude reads; an empty list means none.
+    /// Settings files that Claude reads; an empty list means none.
     setting_sources: Option<Vec<String>>,
     mcp_config_file: Option<PathBuf>,
-    /// Settings of Claude's own, as JSON.
+    /// Settings as JSON.
     settings: Option<String>,
-    /// Asked before a tool is used.
+    /// Tool that is asked for permission.
     permission_prompt_tool: Option<String>,
     plugins: Vec<Plugin>,
     partial_messages: bool,
-    /// In dollars; it stops when it has spent this.
+    /// Maximum cost in dollars.
     max_budget: Option<f64>,
-    session: Session,
+    session: SessionChoice,
 }
 
 impl ClaudeLaunch {
-    /// Everything after the program's name.
+    /// Returns the arguments after the program's name.
     fn arguments(&self) -> Vec<String> {
         let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.join(","));
         let options = [
@@ -75,14 +78,16 @@ impl ClaudeLaunch {
     }
 }
 
-/// Claude refuses an id of our choice for a session that goes on, so that cannot be said.
-fn arguments_of(session: &Session) -> Vec<String> {
+/// Returns the arguments for a session. Claude does not accept a chosen id for a resumed session.
+fn arguments_of(session: &SessionChoice) -> Vec<String> {
     let words: Vec<&str> = match session {
-        Session::Fresh => vec![],
-        Session::FreshAs(id) => vec!["--session-id", id],
-        Session::Resume(id) => vec!["--resume", id],
-        Session::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
-        Session::Fork { of, as_id: Some(id) } => vec!["--resume", of, "--fork-session", "--session-id", id],
+        SessionChoice::Fresh => vec![],
+        SessionChoice::FreshAs(id) => vec!["--session-id", id],
+        SessionChoice::Resume(id) => vec!["--resume", id],
+        SessionChoice::Fork { of, as_id: None } => vec!["--resume", of, "--fork-session"],
+        SessionChoice::Fork { of, as_id: Some(id) } => {
+            vec!["--resume", of, "--fork-session", "--session-id", id]
+        }
     };
     words.into_iter().map(str::to_owned).collect()
 }
@@ -96,10 +101,10 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["--resume"],
     missing: &["No conversation found with session ID: {id}"],
     homes: &[
-        Home::folder("CLAUDE_CONFIG_DIR", ".claude"),
-        Home { is_folder: false, ..Home::folder("", ".claude.json") },
+        RuntimePath::folder("CLAUDE_CONFIG_DIR", ".claude"),
+        RuntimePath { is_folder: false, ..RuntimePath::folder("", ".claude.json") },
     ],
-    provider: Some(|_| Provider {
+    provider: Some(|_| ProviderAccess {
         address: "ANTHROPIC_BASE_URL",
         home: "https://api.anthropic.com",
         keys: &[
@@ -114,7 +119,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 const MCP_FILE: &str = "mcp.json";
 const PROMPT_FILE: &str = "system-prompt.md";
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     let word = |source: &SettingSource| match source {
         SettingSource::User => "user".to_owned(),
@@ -134,7 +139,7 @@ fn plan(order: &Order<'_>) -> Plan {
         denied_tools: settings.denied_tools.clone().unwrap_or_default(),
         setting_sources: match &settings.setting_sources {
             Some(sources) => Some(sources.iter().map(word).collect()),
-            // What lies in the directory where it works must not allow what a person is to be asked.
+            // Settings in the working directory must not allow what a person has to be asked.
             None => asks.then(|| vec![word(&SettingSource::User)]),
         },
         settings: settings.permissions.as_ref().filter(|_| asks).map(own_rules),
@@ -142,7 +147,7 @@ fn plan(order: &Order<'_>) -> Plan {
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
         plugins: settings.plugins.clone().unwrap_or_default(),
         partial_messages: settings.partial_messages.unwrap_or(false),
-        // It counts all that the session has cost.
+        // Claude counts the cost of the whole session.
         max_budget: settings
             .budget
             .and_then(|budget| budget.per_job_usd)
@@ -150,12 +155,12 @@ fn plan(order: &Order<'_>) -> Plan {
         session: order.session.clone(),
     };
     let prompt = settings.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
-    // Whoever asks waits as long as the answer may take, and a little longer.
+    // The timeout of the tool is a little longer than that of an answer.
     let timeout = settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
     let patience = asks.then(|| ("MCP_TOOL_TIMEOUT", (timeout.as_secs() * 1000 + 600_000).to_string()));
-    Plan {
+    CommandLine {
         argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
-        // An agent must not replace the program under the feet of all the others.
+        // An agent must not update the program that other agents use.
         defaults: [("DISABLE_AUTOUPDATER", "1".to_owned())].into_iter().chain(patience).collect(),
         environment: Vec::new(),
         files: servers
@@ -163,16 +168,16 @@ fn plan(order: &Order<'_>) -> Plan {
             .into_iter()
             .chain(prompt)
             .collect(),
-        // Claude writes its result line on an interrupt.
+        // Claude writes its result line after an interrupt.
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Claude(Claude { before, ..Claude::default() }),
     }
 }
 
-/// What the session had cost that goes on or splits. Claude writes it down at each end, and counts on from there;
+/// Returns the cost of the session that is resumed or forked. Claude records it at each end and continues from there;
 /// older versions do neither.
-fn before(order: &Order<'_>) -> JobUsage {
-    let (Session::Resume(id) | Session::Fork { of: id, .. }) = order.session else {
+fn before(order: &LaunchRequest<'_>) -> JobUsage {
+    let (SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. }) = order.session else {
         return JobUsage::default();
     };
     let record =
@@ -186,14 +191,15 @@ fn before(order: &Order<'_>) -> JobUsage {
     before.unwrap_or_default()
 }
 
-/// Claude does some things without asking anybody; what the rules deny or want asked it has to know by itself.
+/// Returns Claude's own rules: Claude does some things without asking, so it has to know what is denied or needs a
+/// question.
 fn own_rules(permissions: &Permissions) -> String {
     let written = |rules: &Option<Vec<Rule>>| rules.iter().flatten().map(Rule::to_string).collect::<Vec<_>>();
     let rules = json!({ "ask": written(&permissions.ask), "deny": written(&permissions.deny) });
     json!({ "permissions": rules }).to_string()
 }
 
-/// Claude's own form is the one that the config has.
+/// Returns the MCP servers. Claude uses the same form as the config.
 fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
     let servers = servers.iter().map(|(name, server)| {
         let transport = transport(server);
@@ -208,7 +214,7 @@ fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
 
 const fn permission_mode(mode: PermissionMode) -> &'static str {
     match mode {
-        // Everything that needs a permission is asked of the tool that it is told.
+        // Everything that needs permission is asked through the given tool.
         PermissionMode::Default | PermissionMode::Ask => "default",
         PermissionMode::AcceptEdits => "acceptEdits",
         PermissionMode::BypassPermissions => "bypassPermissions",
@@ -267,15 +273,15 @@ mod tests {
                 " --plugin-dir a --plugin-dir-no-mcp b",
             ),
             (ClaudeLaunch { partial_messages: true, ..plain() }, " --include-partial-messages"),
-            (ClaudeLaunch { session: Session::FreshAs("id".into()), ..plain() }, " --session-id id"),
-            (ClaudeLaunch { session: Session::Resume("id".into()), ..plain() }, " --resume id"),
+            (ClaudeLaunch { session: SessionChoice::FreshAs("id".into()), ..plain() }, " --session-id id"),
+            (ClaudeLaunch { session: SessionChoice::Resume("id".into()), ..plain() }, " --resume id"),
             (
-                ClaudeLaunch { session: Session::Fork { of: "id".into(), as_id: None }, ..plain() },
+                ClaudeLaunch { session: SessionChoice::Fork { of: "id".into(), as_id: None }, ..plain() },
                 " --resume id --fork-session",
             ),
             (
                 ClaudeLaunch {
-                    session: Session::Fork { of: "id".into(), as_id: Some("new".into()) },
+                    session: SessionChoice::Fork { of: "id".into(), as_id: Some("new".into()) },
                     ..plain()
                 },
                 " --resume id --fork-session --session-id new",

@@ -1,13 +1,13 @@
-//! What Codex says and does, item by item.
+//! The items of Codex's output.
 
 use cowhand_core::output::OutputMessage;
 use serde_json::{Value, json};
 
 use super::super::json::{Fields, rest, take_object, take_text, text};
-use super::{Codex, SIDE_BY_SIDE, said_by_codex};
+use super::{Codex, MAX_OPEN_TOOLS, said_by_codex};
 
 impl Codex {
-    /// A line about an item: it started, went on, or completed.
+    /// Reads a line about an item that started, was updated, or completed.
     pub(super) fn item(&mut self, kind: &str, mut line: Fields) -> Vec<OutputMessage> {
         let Some(mut item) = take_object(&mut line, "item") else {
             return vec![said_by_codex("unknown_type", None, line)];
@@ -29,7 +29,7 @@ impl Codex {
                 let content = None;
                 vec![OutputMessage::Assistant { content, partial: None, usage: None, timestamp: None, extra }]
             }
-            // These come in good runs, too: Codex tells of what it makes do with.
+            // These also appear in successful runs, for problems that Codex works around.
             "error" => {
                 let content = take_text(&mut item, "message");
                 item.shift_remove("type");
@@ -51,7 +51,7 @@ impl Codex {
         }
     }
 
-    /// A tool that ends without having started is told as if it had.
+    /// Reads a tool item. A tool that ends without a start gets both messages.
     fn tool(&mut self, kind: &str, what: &str, mut item: Fields) -> Vec<OutputMessage> {
         let id = take_text(&mut item, "id");
         item.shift_remove("type");
@@ -65,7 +65,7 @@ impl Codex {
             messages.push(answered(what, id, item));
         } else if !known {
             self.running.extend(id.filter(|id| id.len() <= 200));
-            if self.running.len() > SIDE_BY_SIDE {
+            if self.running.len() > MAX_OPEN_TOOLS {
                 self.running.pop_front();
             }
         } else {
@@ -76,8 +76,8 @@ impl Codex {
     }
 }
 
-/// The keys of an item that are known when it starts; the others are its answer.
-const ASKED: [&str; 10] = [
+/// Keys of an item that are known at its start; the others are its result.
+const REQUEST_KEYS: [&str; 10] = [
     "command",
     "server",
     "tool",
@@ -91,7 +91,7 @@ const ASKED: [&str; 10] = [
 ];
 
 fn called(what: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessage {
-    let asked = |key: &String| ASKED.contains(&key.as_str());
+    let asked = |key: &String| REQUEST_KEYS.contains(&key.as_str());
     let input: Fields =
         item.iter().filter(|(key, _)| asked(key)).map(|(k, v)| (k.clone(), v.clone())).collect();
     let (tool_name, input) = match (what, text(item, "server"), text(item, "tool")) {
@@ -104,7 +104,7 @@ fn called(what: &str, tool_use_id: Option<String>, item: &Fields) -> OutputMessa
 }
 
 fn answered(what: &str, tool_use_id: Option<String>, mut item: Fields) -> OutputMessage {
-    item.retain(|key, _| !ASKED.contains(&key.as_str()));
+    item.retain(|key, _| !REQUEST_KEYS.contains(&key.as_str()));
     let failed = matches!(text(&item, "status"), Some("failed" | "declined"))
         || item.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0);
     let output = if what == "command_execution" { "aggregated_output" } else { "result" };

@@ -1,12 +1,14 @@
-//! How Codex is started.
+//! The command line of Codex.
 
 use std::path::Path;
 
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
-use super::super::{Reader, Session};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath, transport,
+};
+use super::super::{Reader, SessionChoice};
 use super::{Codex, rollout};
 use crate::process::StopSignal;
 
@@ -18,8 +20,8 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     reader: Reader::codex,
     interactive: &["resume"],
     missing: &["no rollout found for thread id {id}"],
-    homes: &[Home::folder("CODEX_HOME", ".codex")],
-    provider: Some(|_| Provider {
+    homes: &[RuntimePath::folder("CODEX_HOME", ".codex")],
+    provider: Some(|_| ProviderAccess {
         address: "OPENAI_BASE_URL",
         home: "https://api.openai.com/v1",
         keys: &[
@@ -30,7 +32,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// As a provider of its own, whatever its config says: the usual one would want a login.
+/// Configures a custom provider, whatever the config says: the default one would require a login.
 fn lead(lead: &mut Lead<'_>) {
     let provider = [
         ("name", json!("cowhand")),
@@ -45,14 +47,14 @@ fn lead(lead: &mut Lead<'_>) {
     lead.argv.splice(at..at, words.flat_map(|word| ["-c".to_owned(), word]));
 }
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
-    // A directory that the config names is one to work in, whether it is a repository or not.
+    // A directory in the config is allowed, whether it is a repository or not.
     let mut argv: Vec<String> =
         ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     let mut set = |key: &str, value: &str| argv.extend(["-c".to_owned(), format!("{key}={value}")]);
     set("sandbox_mode", &json!(sandbox(order.permission_mode())).to_string());
-    // Nobody is there to ask.
+    // There is nobody to ask.
     set("approval_policy", &json!("never").to_string());
     if let Some(prompt) = &settings.system_prompt {
         set("developer_instructions", &json!(prompt).to_string());
@@ -65,16 +67,16 @@ fn plan(order: &Order<'_>) -> Plan {
     }
     argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
     let before = match order.session {
-        Session::Fresh | Session::FreshAs(_) => None,
-        Session::Resume(id) => Some(("resume", id)),
-        Session::Fork { of, .. } => Some(("fork", of)),
+        SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
+        SessionChoice::Resume(id) => Some(("resume", id)),
+        SessionChoice::Fork { of, .. } => Some(("fork", of)),
     };
     argv.extend(before.iter().flat_map(|(verb, id)| [(*verb).to_owned(), (*id).clone()]));
     // The prompt comes on stdin.
     argv.push("-".to_owned());
     let used =
         before.map(|(_, id)| rollout::used(&order.home("CODEX_HOME", ".codex"), id)).unwrap_or_default();
-    Plan {
+    CommandLine {
         argv,
         defaults: Vec::new(),
         environment: private.environment,
@@ -89,7 +91,8 @@ fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-/// Codex has a sandbox where others have questions: what would be asked for is what the sandbox forbids.
+/// Returns the sandbox of a permission mode. Codex has a sandbox instead of questions: it forbids what would need
+/// permission.
 const fn sandbox(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::Plan | PermissionMode::Ask => "read-only",
@@ -98,13 +101,13 @@ const fn sandbox(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// A name that can stand in a dotted path.
+/// Quotes a name for a dotted path if needed.
 fn plain(name: &str) -> String {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
     name.chars().map(plain).collect()
 }
 
-/// What of the servers' settings must not show among the arguments.
+/// Settings of the servers that must not appear in the arguments.
 #[derive(Default)]
 struct Private {
     files: Vec<(String, String)>,
@@ -112,11 +115,11 @@ struct Private {
 }
 
 impl Private {
-    /// A server's keys with their values in TOML, of which JSON's texts, numbers and lists are a part.
+    /// Returns the keys of a server with their values in TOML, which includes JSON's strings, numbers and lists.
     fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
         if transport(server) == McpTransport::Stdio {
-            // Codex takes a server's environment only from its config and its arguments, so a script sets it.
+            // Codex takes a server's environment only from its config and arguments, so a script sets it.
             let name = format!("mcp-{place}.sh");
             keys.push(("command", json!("sh").to_string()));
             keys.push(("args", json!([folder.join(&name)]).to_string()));
@@ -139,7 +142,7 @@ impl Private {
     }
 }
 
-/// Becomes the server, with its environment.
+/// Writes a script that sets the environment and executes the server.
 fn script(server: &McpServer) -> String {
     let environment = server.env.iter().flatten();
     let set = environment
@@ -148,7 +151,7 @@ fn script(server: &McpServer) -> String {
     format!("{}exec {}\n", set.collect::<String>(), words.collect::<Vec<_>>().join(" "))
 }
 
-/// For a shell.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -161,11 +164,11 @@ mod tests {
 
     use super::*;
 
-    fn plan_of(settings: &str, session: &Session) -> Plan {
+    fn plan_of(settings: &str, session: &SessionChoice) -> CommandLine {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::new();
-        plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
+        plan(&LaunchRequest { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
     }
 
     #[test]
@@ -173,20 +176,20 @@ mod tests {
         let always = "codex exec --json --skip-git-repo-check -c sandbox_mode=";
         let (of, id) = ("t-1".to_owned(), "t-1".to_owned());
         for (settings, session, expected) in [
-            ("{}", Session::Fresh, "\"workspace-write\" -c approval_policy=\"never\" -"),
+            ("{}", SessionChoice::Fresh, "\"workspace-write\" -c approval_policy=\"never\" -"),
             (
                 r#"{"permission_mode": "plan", "model": "gpt-9"}"#,
-                Session::Fresh,
+                SessionChoice::Fresh,
                 "\"read-only\" -c approval_policy=\"never\" --model gpt-9 -",
             ),
             (
                 r#"{"permission_mode": "bypassPermissions"}"#,
-                Session::Resume(id),
+                SessionChoice::Resume(id),
                 "\"danger-full-access\" -c approval_policy=\"never\" resume t-1 -",
             ),
             (
                 r#"{"system_prompt": "Brief."}"#,
-                Session::Fork { of, as_id: None },
+                SessionChoice::Fork { of, as_id: None },
                 "\"workspace-write\" -c approval_policy=\"never\" -c developer_instructions=\"Brief.\" fork t-1 -",
             ),
         ] {
@@ -204,7 +207,7 @@ mod tests {
             "files": {"command": "serve", "args": ["it's"], "env": {"TOKEN": "canary one"}},
             "far.away": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "canary two"}, "timeout": 1500}
         }}"#;
-        let plan = plan_of(settings, &Session::Fresh);
+        let plan = plan_of(settings, &SessionChoice::Fresh);
         let argv = plan.argv.join(" ");
         assert!(!argv.contains("canary"), "{argv}");
         assert!(argv.contains(r#"-c mcp_servers.files.args=["/p/mcp-0.sh"]"#), "{argv}");

@@ -1,4 +1,4 @@
-//! Codex's own record of a thread, which says what it has used so far.
+//! Codex's own record of a thread, which states its usage so far.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::super::record;
 use super::Tokens;
 
-/// When the windows are open again that are used up, as the thread was told last.
+/// Returns when the used-up usage windows reset, as last recorded in the thread.
 pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3)?;
     record::last(record, "\"rate_limits\"", |line| {
@@ -19,9 +19,9 @@ pub(super) fn resets_at(home: &Path, thread: &str) -> Option<Timestamp> {
     .and_then(|second| Timestamp::from_second(second).ok())
 }
 
-/// What a thread had used; nothing if there is no record of it, and then it cannot go on either.
+/// Returns the usage of a thread; zero if there is no record, and then it cannot be resumed either.
 pub(super) fn used(home: &Path, thread: &str) -> Tokens {
-    // They lie in folders by year, month and day.
+    // The records are in folders by year, month and day.
     let record = record::find(&home.join("sessions"), &format!("-{thread}.jsonl"), 3);
     let used = record.and_then(|record| {
         record::last(record, "\"token_count\"", |line| {

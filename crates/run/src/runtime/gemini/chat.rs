@@ -1,9 +1,9 @@
-//! The Gemini CLI's own record of a session, which tells what each answer of the model has used as soon as it is there;
-//! what it says on stdout tells that only in the end.
+//! The Gemini CLI's record of a session, which states the usage of each answer of the model at once; stdout states it only
+//! at the end.
 //!
-//! Each message is a line, written anew when something is added to it. A session that goes on goes on in its old file, and
-//! may have begun a second one that stays empty. Side questions of the program, such as which model to take, are in none;
-//! they come with the figures of the end.
+//! Each message is a line, which is written again when something is added. A resumed session continues in its old file,
+//! and may have a second file that stays empty. Additional requests of the program, such as the choice of a model, are in
+//! no file; they are part of the usage at the end.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -19,45 +19,45 @@ use super::super::json::count;
 use super::super::record;
 use super::launch::HOME;
 
-/// This is remembered, so it must not be endless.
-const MODELS: usize = 100;
-const FILES: usize = 10;
+/// Limit, since this is part of every checkpoint.
+const MAX_MODELS: usize = 100;
+const MAX_RECORD_FILES: usize = 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(in super::super) struct Chat {
-    /// Where records are, each in a folder of its project; none if nobody knows.
+pub(in super::super) struct ChatRecord {
+    /// Folder of the records, with a folder for each project; none if unknown.
     folder: Option<PathBuf>,
-    /// When this run began: a session that goes on has older messages, and those are paid.
+    /// Start of this run: older messages of a resumed session were counted before.
     since: Option<Timestamp>,
     files: BTreeMap<PathBuf, Place>,
     used: BTreeMap<String, ModelUsage>,
 }
 
-/// How far a file was read.
+/// Position in a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct Place {
     read: u64,
-    /// The message that was counted last; it may be told again.
+    /// Last counted message, which may be written again.
     last: Option<String>,
 }
 
-impl Chat {
+impl ChatRecord {
     pub(in super::super) fn from_now_on(environment: &HashMap<String, String>) -> Self {
         let folder = HOME.path(environment).map(|home| home.join("tmp"));
         Self { folder, since: Some(Timestamp::now()), ..Self::default() }
     }
 
-    /// Reads on. What cannot be read is not heard now, and the end tells it all the same.
+    /// Reads new messages. Read errors are ignored, because the end of the run states the usage as well.
     pub(in super::super) fn look(&mut self, session: Option<&str>) {
         let (Some(folder), Some(session)) = (&self.folder, session.and_then(|id| id.get(..8))) else {
             return;
         };
         let found = record::all(folder, &format!("-{session}.jsonl"), 2);
-        for (path, file) in found.into_iter().take(FILES) {
+        for (path, file) in found.into_iter().take(MAX_RECORD_FILES) {
             let mut place = self.files.remove(&path).unwrap_or_default();
-            // One that is away or was written anew is read from its beginning, the next time.
+            // A file that is missing or was rewritten is read from its beginning the next time.
             if self.read_on(file, &mut place).is_ok() {
                 self.files.insert(path, place);
             }
@@ -70,10 +70,10 @@ impl Chat {
             return Err(io::Error::other("it was written anew"));
         }
         file.seek(SeekFrom::Start(place.read))?;
-        // The rest of a large one comes with the next looks.
-        let (mut lines, mut line) = (BufReader::new(file).take(record::MOST), Vec::new());
-        while (&mut lines).take(record::LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
-            if !line.ends_with(b"\n") && (line.len() as u64) < record::LONGEST_LINE {
+        // The rest of a large file is read later.
+        let (mut lines, mut line) = (BufReader::new(file).take(record::MAX_RECORD_BYTES), Vec::new());
+        while (&mut lines).take(record::MAX_RECORD_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
+            if !line.ends_with(b"\n") && (line.len() as u64) < record::MAX_RECORD_LINE_BYTES {
                 break;
             }
             place.read += line.len() as u64;
@@ -96,7 +96,7 @@ impl Chat {
         }
         place.last = Some(id.to_owned());
         let model = message["model"].as_str().filter(|model| model.len() <= 200).unwrap_or("default");
-        if self.used.len() < MODELS || self.used.contains_key(model) {
+        if self.used.len() < MAX_MODELS || self.used.contains_key(model) {
             self.used.entry(model.to_owned()).or_default().add(&tokens_of(tokens));
         }
     }
@@ -106,7 +106,7 @@ impl Chat {
     }
 }
 
-/// What is read from the cache is a part of the input; what was thought is paid as output.
+/// Reads token counts: cached tokens are part of the input; thinking is paid as output.
 fn tokens_of(tokens: &Value) -> ModelUsage {
     let cached = count(tokens, "cached");
     let asked = count(tokens, "input").saturating_add(count(tokens, "tool"));
@@ -134,7 +134,7 @@ mod tests {
         )
     }
 
-    fn tokens(chat: &Chat) -> Option<[u64; 3]> {
+    fn tokens(chat: &ChatRecord) -> Option<[u64; 3]> {
         let used = chat.usage()?.per_model["flash"];
         Some([used.input_tokens, used.cache_read_input_tokens, used.output_tokens])
     }
@@ -143,7 +143,7 @@ mod tests {
     fn each_answer_counts_once_from_its_line_on() {
         let home = tempfile::tempdir().unwrap();
         let environment = HashMap::from([("HOME".to_owned(), home.path().display().to_string())]);
-        let mut chat = Chat::from_now_on(&environment);
+        let mut chat = ChatRecord::from_now_on(&environment);
         chat.since = Some("2026-11-15T22:25:08Z".parse().unwrap());
         chat.look(Some(SESSION));
         assert_eq!(tokens(&chat), None);
@@ -158,7 +158,7 @@ mod tests {
         chat.look(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
         // The rest of a line that was half there, after a checkpoint.
-        let mut chat: Chat = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
+        let mut chat: ChatRecord = serde_json::from_str(&serde_json::to_string(&chat).unwrap()).unwrap();
         let rest = answer("c", "2026-11-15T22:25:09Z", 200)[40..].to_owned() + "\n";
         OpenOptions::new().append(true).open(&path).unwrap().write_all(rest.as_bytes()).unwrap();
         chat.look(Some(SESSION));
@@ -169,7 +169,7 @@ mod tests {
         chat.look(Some(SESSION));
         assert_eq!(tokens(&chat), Some([71, 30, 7]));
         for nobody in [None, Some("é"), Some("short"), Some("00000000-0")] {
-            let mut chat = Chat { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
+            let mut chat = ChatRecord { files: BTreeMap::new(), used: BTreeMap::new(), ..chat.clone() };
             chat.look(nobody);
             assert_eq!(tokens(&chat), None, "{nobody:?}");
         }

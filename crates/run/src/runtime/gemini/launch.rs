@@ -1,10 +1,12 @@
-//! How the Gemini CLI is started.
+//! The command line of the Gemini CLI.
 
 use cowhand_core::shape::PermissionMode;
 use serde_json::json;
 
-use super::super::plan::{Capabilities, Description, Home, Order, Plan, Provider, by_variables};
-use super::super::{Reader, Session};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
+};
+use super::super::{Reader, SessionChoice};
 use super::Gemini;
 use crate::process::StopSignal;
 
@@ -17,7 +19,7 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["--resume"],
     missing: &["Invalid session identifier \"{id}\"", "No previous sessions found for this project"],
     homes: &[HOME],
-    provider: Some(|_| Provider {
+    provider: Some(|_| ProviderAccess {
         address: "GOOGLE_GEMINI_BASE_URL",
         home: "https://generativelanguage.googleapis.com",
         keys: &[("GEMINI_API_KEY", "x-goog-api-key", ""), ("GOOGLE_API_KEY", "x-goog-api-key", "")],
@@ -25,25 +27,30 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     }),
 };
 
-/// With a base URL in its environment and no settings, it takes no key.
-const BY_KEY: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
+/// With a base URL in its environment and no settings, it uses no key.
+const API_KEY_SETTINGS: &str = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}}}"#;
 
-pub(super) const HOME: Home =
-    Home { below: ".gemini", first: Some(("settings.json", BY_KEY)), ..Home::folder("GEMINI_CLI_HOME", "") };
+pub(super) const HOME: RuntimePath = RuntimePath {
+    below: ".gemini",
+    first: Some(("settings.json", API_KEY_SETTINGS)),
+    ..RuntimePath::folder("GEMINI_CLI_HOME", "")
+};
 
 const POLICY_FILE: &str = "gemini-policy.toml";
 const PROMPT_FILE: &str = "system-prompt.md";
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     let mut argv: Vec<String> =
         ["gemini", "--output-format", "stream-json", "--approval-mode"].map(str::to_owned).into();
     argv.push(approval_mode(order.permission_mode()).to_owned());
     argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
     argv.extend(match order.session {
-        Session::Resume(id) | Session::Fork { of: id, .. } => vec!["--resume".to_owned(), id.clone()],
-        Session::FreshAs(id) => vec!["--session-id".to_owned(), id.clone()],
-        Session::Fresh => Vec::new(),
+        SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => {
+            vec!["--resume".to_owned(), id.clone()]
+        }
+        SessionChoice::FreshAs(id) => vec!["--session-id".to_owned(), id.clone()],
+        SessionChoice::Fresh => Vec::new(),
     });
     let (mut environment, mut files) = (Vec::new(), Vec::new());
     let rules = rules(order);
@@ -56,12 +63,12 @@ fn plan(order: &Order<'_>) -> Plan {
         environment.push(("GEMINI_SYSTEM_MD".to_owned(), file));
         files.push((PROMPT_FILE.to_owned(), prompt.clone()));
     }
-    Plan {
+    CommandLine {
         argv,
         defaults: vec![
-            // The process that it would put in front of itself ignores signals.
+            // The relaunching parent process would ignore signals.
             ("GEMINI_CLI_NO_RELAUNCH", "true".to_owned()),
-            // A directory that the config names is one to work in.
+            // A directory in the config is trusted.
             ("GEMINI_CLI_TRUST_WORKSPACE", "true".to_owned()),
         ],
         environment,
@@ -71,7 +78,7 @@ fn plan(order: &Order<'_>) -> Plan {
     }
 }
 
-/// Nobody is there to ask: what would be asked for is refused.
+/// Returns the approval mode. There is nobody to ask, so what would need permission is refused.
 const fn approval_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Ask => "default",
@@ -81,8 +88,8 @@ const fn approval_mode(mode: PermissionMode) -> &'static str {
     }
 }
 
-/// Tools that only look, and tools that write files.
-const READING: [&str; 7] = [
+/// Tools that only read, and tools that write files.
+const READING_TOOLS: [&str; 7] = [
     "read_file",
     "read_many_files",
     "list_directory",
@@ -91,11 +98,11 @@ const READING: [&str; 7] = [
     "google_web_search",
     "web_fetch",
 ];
-const WRITING: [&str; 2] = ["replace", "write_file"];
+const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 
-/// A policy in TOML. It is a file, since the settings of the system are believed only if all on their way belongs to
-/// root, and those of the user and of the workspace are not ours.
-fn rules(order: &Order<'_>) -> String {
+/// Returns a policy in TOML. It is a file, because system settings require paths that belong to root, and the settings
+/// of the user and the workspace must not be changed.
+fn rules(order: &LaunchRequest<'_>) -> String {
     let settings = &order.agent.settings;
     let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
     let mut rules = String::new();
@@ -115,17 +122,19 @@ fn rules(order: &Order<'_>) -> String {
     rules
 }
 
-/// Whether a tool is used without a question that nobody answers.
+/// Returns true if a tool is used without a question.
 fn unasked(mode: PermissionMode, tool: &str) -> bool {
     let edits = matches!(mode, PermissionMode::AcceptEdits | PermissionMode::Delegate);
-    mode == PermissionMode::BypassPermissions || READING.contains(&tool) || (edits && WRITING.contains(&tool))
+    mode == PermissionMode::BypassPermissions
+        || READING_TOOLS.contains(&tool)
+        || (edits && WRITING_TOOLS.contains(&tool))
 }
 
-/// `run_shell_command`, or `run_shell_command(git)` for commands that begin like that.
+/// Returns a rule for `run_shell_command`, or for `run_shell_command(git)` with a prefix.
 fn rule(tool: &str, decision: &str, priority: u32) -> String {
     let (tool, beginning) =
         tool.split_once('(').map_or((tool, None), |(tool, rest)| (tool, Some(rest.trim_end_matches(')'))));
-    // JSON's texts are TOML's, too.
+    // JSON strings are valid in TOML.
     let beginning = beginning.map(|beginning| format!("commandPrefix = {}\n", json!(beginning)));
     format!(
         "[[rule]]\ntoolName = {}\n{}decision = \"{decision}\"\npriority = {priority}\n\n",
@@ -143,22 +152,22 @@ mod tests {
 
     use super::*;
 
-    fn plan_of(settings: &str, session: &Session) -> Plan {
+    fn plan_of(settings: &str, session: &SessionChoice) -> CommandLine {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::new();
-        plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
+        plan(&LaunchRequest { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
     }
 
     #[test]
     fn arguments_follow_the_settings() {
         for (settings, session, expected) in [
-            ("{}", Session::Fresh, "auto_edit"),
-            (r#"{"permission_mode": "plan", "model": "flash"}"#, Session::Fresh, "plan --model flash"),
-            (r#"{"permission_mode": "dontAsk"}"#, Session::Resume("s".into()), "default --resume s"),
+            ("{}", SessionChoice::Fresh, "auto_edit"),
+            (r#"{"permission_mode": "plan", "model": "flash"}"#, SessionChoice::Fresh, "plan --model flash"),
+            (r#"{"permission_mode": "dontAsk"}"#, SessionChoice::Resume("s".into()), "default --resume s"),
             (
                 r#"{"permission_mode": "bypassPermissions"}"#,
-                Session::FreshAs("s".into()),
+                SessionChoice::FreshAs("s".into()),
                 "yolo --session-id s",
             ),
         ] {
@@ -173,7 +182,7 @@ mod tests {
     fn the_rest_goes_by_files() {
         let settings = r#"{"tools": ["read_file", "write_file", "run_shell_command"],
             "allowed_tools": ["run_shell_command(git)"], "denied_tools": ["web_fetch"], "system_prompt": "Be brief."}"#;
-        let plan = plan_of(settings, &Session::Fresh);
+        let plan = plan_of(settings, &SessionChoice::Fresh);
         assert!(plan.argv.join(" ").ends_with("auto_edit --policy /p/gemini-policy.toml"), "{:?}", plan.argv);
         let variables: Vec<_> =
             plan.environment.iter().map(|(name, value)| format!("{name}={value}")).collect();

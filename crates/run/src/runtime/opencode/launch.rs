@@ -1,4 +1,4 @@
-//! How OpenCode is started.
+//! The command line of OpenCode.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,10 @@ use cowhand_core::roster::Agent;
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::{Map, Value, json};
 
-use super::super::plan::{Capabilities, Description, Home, Lead, Order, Plan, Provider, transport};
-use super::super::{Reader, Session};
+use super::super::description::{
+    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath, transport,
+};
+use super::super::{Reader, SessionChoice};
 use super::Opencode;
 use crate::process::StopSignal;
 
@@ -20,26 +22,26 @@ pub(in super::super) const DESCRIPTION: Description = Description {
     interactive: &["--session"],
     missing: &["Session not found"],
     homes: &[
-        Home { below: "opencode", ..Home::folder("XDG_DATA_HOME", ".local/share") },
-        Home { below: "opencode", ..Home::folder("XDG_STATE_HOME", ".local/state") },
-        Home { below: "opencode", ..Home::folder("XDG_CONFIG_HOME", ".config") },
-        Home { below: "opencode", ..Home::folder("XDG_CACHE_HOME", ".cache") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_DATA_HOME", ".local/share") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_STATE_HOME", ".local/state") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_CONFIG_HOME", ".config") },
+        RuntimePath { below: "opencode", ..RuntimePath::folder("XDG_CACHE_HOME", ".cache") },
     ],
     provider: Some(provider),
 };
 
-/// Its models are those of many; the word before the slash says whose.
-fn provider(agent: &Agent) -> Provider {
+/// Returns the provider of the model: the word before the slash.
+fn provider(agent: &Agent) -> ProviderAccess {
     match provider_of(agent) {
-        Some("anthropic") => Provider {
+        Some("anthropic") => ProviderAccess {
             address: "ANTHROPIC_BASE_URL",
             home: "https://api.anthropic.com",
             keys: &[("ANTHROPIC_API_KEY", "x-api-key", "")],
             lead,
         },
-        of => Provider {
+        of => ProviderAccess {
             address: "OPENAI_BASE_URL",
-            // Whoever else speaks as OpenAI does has to be named, or its key would go there.
+            // Other OpenAI-compatible providers need an explicit address, or their key would be sent to OpenAI.
             home: if of == Some("openai") { "https://api.openai.com/v1" } else { "" },
             keys: &[("OPENAI_API_KEY", "authorization", "Bearer ")],
             lead,
@@ -51,7 +53,7 @@ fn provider_of(agent: &Agent) -> Option<&str> {
     agent.settings.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
 }
 
-/// It takes the provider's place from its config only.
+/// Sets the address of the provider, which OpenCode takes from its config only.
 fn lead(lead: &mut Lead<'_>) {
     let Some(provider) = provider_of(lead.agent) else { return };
     let below = if provider == "anthropic" { "/v1" } else { "" };
@@ -59,18 +61,18 @@ fn lead(lead: &mut Lead<'_>) {
         json!({ "baseURL": format!("{}{below}", lead.to), "apiKey": lead.environment.get(lead.key) });
     let mut config = own_config(lead.environment);
     lay_over(&mut config, json!({ "provider": { provider: { "options": options } } }));
-    lead.environment.insert(CONFIG.to_owned(), config.to_string());
+    lead.environment.insert(CONFIG_VARIABLE.to_owned(), config.to_string());
 }
 
 fn own_config(environment: &HashMap<String, String>) -> Value {
-    let own = environment.get(CONFIG).and_then(|own| serde_json::from_str(own).ok());
+    let own = environment.get(CONFIG_VARIABLE).and_then(|own| serde_json::from_str(own).ok());
     own.unwrap_or_else(|| json!({}))
 }
 
-/// Its config as JSON; OpenCode lays it over its files.
-const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+/// Variable with a config as JSON, which OpenCode merges over its files.
+const CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
-fn plan(order: &Order<'_>) -> Plan {
+fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let settings = &order.agent.settings;
     let mode = order.permission_mode();
     let mut argv: Vec<String> = ["opencode", "run", "--format", "json"].map(str::to_owned).into();
@@ -82,25 +84,27 @@ fn plan(order: &Order<'_>) -> Plan {
         argv.extend(["--agent", "plan"].map(str::to_owned));
     }
     match order.session {
-        Session::Fresh | Session::FreshAs(_) => {}
-        Session::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
-        Session::Fork { of, .. } => argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]),
+        SessionChoice::Fresh | SessionChoice::FreshAs(_) => {}
+        SessionChoice::Resume(id) => argv.extend(["--session".to_owned(), id.clone()]),
+        SessionChoice::Fork { of, .. } => {
+            argv.extend(["--session".to_owned(), of.clone(), "--fork".to_owned()]);
+        }
     }
     let mut config = own_config(order.environment);
     lay_over(&mut config, config_of(order));
     let reader = Opencode { model: settings.model.clone(), ..Opencode::default() };
-    Plan {
+    CommandLine {
         argv,
-        // An agent must not replace the program under the feet of all the others.
+        // An agent must not update the program that other agents use.
         defaults: vec![("OPENCODE_DISABLE_AUTOUPDATE", "1".to_owned())],
-        environment: vec![(CONFIG.to_owned(), config.to_string())],
+        environment: vec![(CONFIG_VARIABLE.to_owned(), config.to_string())],
         files: Vec::new(),
         stop_signal: StopSignal::Interrupt,
         reader: Reader::Opencode(reader),
     }
 }
 
-fn config_of(order: &Order<'_>) -> Value {
+fn config_of(order: &LaunchRequest<'_>) -> Value {
     let settings = &order.agent.settings;
     let mut config = json!({ "permission": permissions(order) });
     let agent = if order.permission_mode() == PermissionMode::Plan { "plan" } else { "build" };
@@ -117,9 +121,9 @@ fn config_of(order: &Order<'_>) -> Value {
     config
 }
 
-/// Nobody is there to ask, and what would be asked for is refused: OpenCode itself would do everything unasked.
-/// Later rules win, so what is denied comes last.
-fn permissions(order: &Order<'_>) -> Value {
+/// Returns the permissions. There is nobody to ask, so what would need permission is refused; OpenCode itself would
+/// allow everything. Later rules win, so denials come last.
+fn permissions(order: &LaunchRequest<'_>) -> Value {
     let settings = &order.agent.settings;
     let mut rules = Map::new();
     if let Some(tools) = settings.tools.as_ref().filter(|tools| !tools.is_empty()) {
@@ -143,7 +147,7 @@ fn permissions(order: &Order<'_>) -> Value {
     Value::Object(rules)
 }
 
-/// `bash`, or `bash(git *)` for some of its uses.
+/// Adds a rule for `bash`, or for `bash(git *)` with a pattern.
 fn rule(rules: &mut Map<String, Value>, tool: &str, verdict: &str) {
     let Some((tool, pattern)) = tool.split_once('(') else {
         rules.shift_remove(tool);
@@ -178,7 +182,7 @@ fn server(server: &McpServer) -> Value {
     fields
 }
 
-/// Objects merge, everything else is replaced.
+/// Merges objects; other values are replaced.
 fn lay_over(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {
@@ -196,29 +200,37 @@ mod tests {
 
     use super::*;
 
-    fn plan_of(settings: &str, session: &Session) -> (String, Value) {
+    fn plan_of(settings: &str, session: &SessionChoice) -> (String, Value) {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let environment = HashMap::from([(
-            CONFIG.to_owned(),
+            CONFIG_VARIABLE.to_owned(),
             r#"{"theme":"x","permission":{"webfetch":"deny"}}"#.to_owned(),
         )]);
-        let plan =
-            plan(&Order { agent: &agent, session, folder: Path::new("/p"), environment: &environment });
+        let plan = plan(&LaunchRequest {
+            agent: &agent,
+            session,
+            folder: Path::new("/p"),
+            environment: &environment,
+        });
         (plan.argv.join(" "), serde_json::from_str(&plan.environment[0].1).unwrap())
     }
 
     #[test]
     fn arguments_follow_the_settings() {
         for (settings, session, expected) in [
-            ("{}", Session::Fresh, ""),
+            ("{}", SessionChoice::Fresh, ""),
             (
                 r#"{"permission_mode": "bypassPermissions", "model": "p/m"}"#,
-                Session::Fresh,
+                SessionChoice::Fresh,
                 " --model p/m --auto",
             ),
-            (r#"{"permission_mode": "plan"}"#, Session::Resume("s".into()), " --agent plan --session s"),
-            ("{}", Session::Fork { of: "s".into(), as_id: None }, " --session s --fork"),
+            (
+                r#"{"permission_mode": "plan"}"#,
+                SessionChoice::Resume("s".into()),
+                " --agent plan --session s",
+            ),
+            ("{}", SessionChoice::Fork { of: "s".into(), as_id: None }, " --session s --fork"),
         ] {
             assert_eq!(
                 plan_of(settings, &session).0,
@@ -233,7 +245,7 @@ mod tests {
         let settings = r#"{"max_turns": 3, "tools": ["read", "bash"], "allowed_tools": ["bash(git *)"],
             "denied_tools": ["webfetch"], "system_prompt": "Be brief.",
             "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}}, "h": {"url": "http://x"}}}"#;
-        let (argv, config) = plan_of(settings, &Session::Fresh);
+        let (argv, config) = plan_of(settings, &SessionChoice::Fresh);
         assert!(!argv.contains("canary"));
         assert_eq!(
             config,

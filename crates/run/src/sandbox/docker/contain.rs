@@ -1,4 +1,4 @@
-//! `cowhand contain FOLDER`: has the attempt in this folder run in a container, and ends as that does.
+//! `cowhand contain FOLDER`: runs the attempt in this folder in a container, and exits with its status.
 
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder};
@@ -13,58 +13,58 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, split};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::engine::{Engine, Trouble, Way};
+use super::container_spec::ContainerSpec;
+use super::engine::{ContainerEngine, EngineError, Way};
 use super::leftover::{self, Record};
-use super::limits::Limits;
-use super::order::Order;
+use super::limits::LimitWatch;
 use super::{filter, frames};
-use crate::attempt::{Attempt, PROMPT};
-use crate::start::{Contained, SandboxPlan, Start};
+use crate::attempt::{Attempt, PROMPT_FILE};
+use crate::start::{Contained, SandboxPlan, StartSpec};
 
-pub(in crate::sandbox) const VERB: &str = "contain";
+pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
-/// As Docker's own program says it of a container that could not be run to its end.
-const LOST: u8 = 125;
-/// As a shell says it of a command that it cannot run.
-const CANNOT: u8 = 126;
-const TERMINATED: u8 = 128 + 15;
+/// Exit code of Docker for a container that could not be run to its end.
+const EXIT_LOST: u8 = 125;
+/// Exit code of shells for a command that cannot be run.
+const EXIT_CANNOT_START: u8 = 126;
+const EXIT_TERMINATED: u8 = 128 + 15;
 
-/// The whole life of the process.
+/// Runs the process.
 pub fn contain(folder: &Path) -> ExitCode {
     let done = Attempt::at(folder).map_err(|error| error.to_string()).and_then(|attempt| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let ended = runtime.map_err(|error| error.to_string())?.block_on(run(&attempt));
-        ended.or_else(|failure| failure.told(&attempt))
+        ended.or_else(|failure| failure.report(&attempt))
     });
     done.map_or_else(
         |why| {
             eprintln!("cowhand: {why}");
-            ExitCode::from(LOST)
+            ExitCode::from(EXIT_LOST)
         },
         ExitCode::from,
     )
 }
 
-/// Why there is no exit code of the agent's.
+/// Why there is no exit code of the agent.
 enum Failure {
-    /// Nothing of it has run.
+    /// The agent has not run.
     NotStarted(String),
     Lost(String),
 }
 
 impl Failure {
-    fn told(self, attempt: &Attempt) -> Result<u8, String> {
+    fn report(self, attempt: &Attempt) -> Result<u8, String> {
         match self {
             Self::NotStarted(why) => {
                 attempt.refuse(&why).map_err(|error| format!("{why}; and that cannot be told: {error}"))?;
-                Ok(CANNOT)
+                Ok(EXIT_CANNOT_START)
             }
             Self::Lost(why) => Err(why),
         }
     }
 }
 
-/// Those who ask us to stop, from the first moment on.
+/// Stop signals, caught from the start.
 struct Asked {
     terminate: Signal,
     interrupt: Signal,
@@ -87,27 +87,28 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     let not = |why: String| Failure::NotStarted(format!("`sandbox: docker` cannot be enforced: {why}"));
     let mut asked = Asked::listen().map_err(|error| not(error.to_string()))?;
     let mut start = attempt.start().map_err(|error| not(error.to_string()))?;
-    let enclosure = start.enclosure.take().unwrap_or_default();
+    let sandbox = start.sandbox.take().unwrap_or_default();
     let contained =
-        enclosure.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
+        sandbox.container.clone().ok_or_else(|| not("its start.json names no container".into()))?;
     let record = Record { socket: contained.socket.clone(), name: name(&contained, attempt) };
     record.write(attempt).map_err(|error| not(error.to_string()))?;
-    let engine = Engine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
+    let engine =
+        ContainerEngine::find(&contained.socket).await.map_err(|trouble| not(trouble.to_string()))?;
     let name = record.name.as_str();
-    let ended = match begin(&engine, name, attempt, &start, &enclosure, &contained, &mut asked).await {
-        Ok(Some(streams)) => follow(&engine, name, attempt, &enclosure.caps, streams, asked).await,
-        Ok(None) => Ok(TERMINATED),
+    let ended = match begin(&engine, name, attempt, &start, &sandbox, &contained, &mut asked).await {
+        Ok(Some(streams)) => follow(&engine, name, attempt, &sandbox.caps, streams, asked).await,
+        Ok(None) => Ok(EXIT_TERMINATED),
         Err(why) => Err(not(why)),
     };
     match leftover::end(&engine, name).await {
-        // Whoever watches over us tries again.
+        // The keeper tries again.
         Err(trouble) => eprintln!("cowhand: its container {name} is still there: {trouble}"),
         Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
     ended
 }
 
-/// Of the fleet and the attempt, so that whoever knows them knows the container.
+/// Returns the name of the container, from the fleet and the attempt.
 fn name(contained: &Contained, attempt: &Attempt) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, contained.state.as_os_str().as_encoded_bytes());
     let fleet = digest.as_ref().first_chunk().copied().map(u32::from_be_bytes).unwrap_or_default();
@@ -118,32 +119,32 @@ type Stream = hyper_util::rt::TokioIo<hyper::upgrade::Upgraded>;
 
 struct Streams {
     output: Stream,
-    /// With what it is told there.
+    /// Input of the container.
     input: Option<(Stream, Vec<u8>)>,
 }
 
-/// Made, listened to, and started; none if somebody no longer wants it.
+/// Creates the container, attaches to it and starts it; none if a stop was requested.
 async fn begin(
-    engine: &Engine,
+    engine: &ContainerEngine,
     name: &str,
     attempt: &Attempt,
-    start: &Start,
-    enclosure: &SandboxPlan,
+    start: &StartSpec,
+    sandbox: &SandboxPlan,
     contained: &Contained,
     asked: &mut Asked,
 ) -> Result<Option<Streams>, String> {
-    let said = |trouble: Trouble| trouble.to_string();
+    let said = |trouble: EngineError| trouble.to_string();
     let nothing = attempt.folder().join("nothing");
     DirBuilder::new().recursive(true).mode(0o700).create(&nothing).map_err(|error| error.to_string())?;
-    let prompt = fs::read(attempt.folder().join(PROMPT)).map_err(|error| error.to_string())?;
+    let prompt = fs::read(attempt.folder().join(PROMPT_FILE)).map_err(|error| error.to_string())?;
     let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let user = if engine.is_rootless().await.map_err(said)? { "0:0".to_owned() } else { own_ids() };
-    let mut order = Order {
+    let mut order = ContainerSpec {
         start,
-        enclosure,
+        sandbox,
         contained,
         attempt: attempt.name(),
         nothing: &nothing,
@@ -151,11 +152,11 @@ async fn begin(
         user: &user,
         filter: filter.as_deref(),
         prompted: !prompt.is_empty(),
-        init: engine.is_podman() || !hides_init(enclosure),
+        init: engine.is_podman() || !hides_init(sandbox),
     };
     match create(engine, name, &order.body()?).await {
-        // Not every engine has one to put into the container.
-        Err(Trouble::Refused { message, .. })
+        // Some engines have no init program for containers.
+        Err(EngineError::Refused { message, .. })
             if message.contains("init binary") || message.contains("docker-init") =>
         {
             order.init = false;
@@ -176,10 +177,10 @@ async fn begin(
     Ok(Some(Streams { output, input }))
 }
 
-/// The name is this attempt's alone: what has it already is of a process that died before it could remove it.
-async fn create(engine: &Engine, name: &str, order: &Value) -> Result<(), Trouble> {
+/// Creates the container. The name belongs to this attempt only: an existing container was left by a process that died.
+async fn create(engine: &ContainerEngine, name: &str, order: &Value) -> Result<(), EngineError> {
     match engine.create(name, order).await {
-        Err(Trouble::Refused { status: 409, .. }) => {
+        Err(EngineError::Refused { status: 409, .. }) => {
             leftover::end(engine, name).await?;
             engine.create(name, order).await
         }
@@ -187,19 +188,19 @@ async fn create(engine: &Engine, name: &str, order: &Value) -> Result<(), Troubl
     }
 }
 
-/// Docker puts its own into `/sbin`; one that lies under something of the machine's cannot be started.
-fn hides_init(enclosure: &SandboxPlan) -> bool {
+/// Returns true if a mount covers `/sbin`, where Docker puts its init program, which could then not be started.
+fn hides_init(sandbox: &SandboxPlan) -> bool {
     let over = |path: &PathBuf| ["/sbin", "/usr/sbin"].iter().any(|sbin| Path::new(sbin).starts_with(path));
-    enclosure.read.iter().chain(&enclosure.write).any(over)
+    sandbox.read.iter().chain(&sandbox.write).any(over)
 }
 
 fn own_ids() -> String {
     format!("{}:{}", rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw())
 }
 
-/// Carries words in and out, and wishes in, until it has ended.
+/// Passes output, input and signals until the container has ended.
 async fn follow(
-    engine: &Engine,
+    engine: &ContainerEngine,
     name: &str,
     attempt: &Attempt,
     caps: &Caps,
@@ -211,7 +212,7 @@ async fn follow(
     };
     let open = |name: &str| attempt.append(name).map_err(|error| lost(error.to_string()));
     let (stdout, stderr) = (open("stdout")?, open("stderr")?);
-    let mut limits = Limits::of(engine, name, attempt, caps).await;
+    let mut limits = LimitWatch::of(engine, name, attempt, caps).await;
     let hand_on = async {
         loop {
             let signal = asked.next().await;
@@ -230,21 +231,21 @@ async fn follow(
     heard.map_err(|broken| lost(broken.to_string()))?;
     let code = engine.wait(name).await.map_err(|trouble| lost(trouble.to_string()))?;
     limits.look_back(engine, name).await;
-    Ok(u8::try_from(code & 0xff).unwrap_or(LOST))
+    Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_LOST))
 }
 
-/// Stays until it is no longer needed: the end of this connection could be the end of the other.
+/// Writes the input and keeps the connection open: closing it could close the other one.
 async fn tell(input: Option<(Stream, Vec<u8>)>) -> Infallible {
     if let Some((stream, prompt)) = input {
         let (mut back, mut stream) = split(stream);
-        let told = async {
-            // Whoever does not want to know closes its ears.
+        let report = async {
+            // The agent may have closed its stdin.
             stream.write_all(&prompt).await.ok();
             stream.shutdown().await.ok();
         };
-        // It is heard on the other connection.
+        // The output is read on the other connection.
         let mut nobody = tokio::io::sink();
-        tokio::join!(told, tokio::io::copy(&mut back, &mut nobody)).1.ok();
+        tokio::join!(report, tokio::io::copy(&mut back, &mut nobody)).1.ok();
         std::future::pending::<()>().await;
     }
     std::future::pending().await

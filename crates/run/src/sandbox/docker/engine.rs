@@ -1,4 +1,4 @@
-//! The API of the engine, one request for each connection.
+//! The API of the engine, with one connection for each request.
 
 use std::future::Future;
 use std::io;
@@ -14,22 +14,22 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::net::UnixStream;
 
-/// What we know of. Newer engines serve it, too; an older one says which it has.
-const NEWEST: (u32, u32) = (1, 44);
-/// To an answer that takes no work.
-const SOON: Duration = Duration::from_secs(10);
-/// To one that does: some copy an image for each container.
-const LATER: Duration = Duration::from_mins(3);
-/// No answer that we wait for is longer.
-const LONGEST: usize = 4 << 20;
-/// Of what an engine says in words.
-const LONGEST_MESSAGE: usize = 1_000;
-const IN_A_PATH: &AsciiSet =
+/// Newest API version that is used. Newer engines support it; an older one states its version.
+const NEWEST_API_VERSION: (u32, u32) = (1, 44);
+/// Timeout of simple requests.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of requests that do work: some engines copy an image for each container.
+const LONG_TIMEOUT: Duration = Duration::from_mins(3);
+/// Maximum size of an answer.
+const MAX_ANSWER_BYTES: usize = 4 << 20;
+/// Maximum length of an engine's message.
+const MAX_MESSAGE_CHARS: usize = 1_000;
+const ESCAPED_IN_PATHS: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// Why an engine did not do what was asked.
+/// Why the engine did not carry out a request.
 #[derive(Debug, thiserror::Error)]
-pub enum Trouble {
+pub enum EngineError {
     #[error(
         "no engine listens at {}: start Docker or Podman (`podman system service`), or say where it is by `sandbox.socket` or DOCKER_HOST",
         .0.display()
@@ -52,96 +52,96 @@ pub(super) enum Way {
 }
 
 #[derive(Debug, Clone)]
-pub struct Engine {
+pub struct ContainerEngine {
     socket: PathBuf,
     version: String,
     said: String,
 }
 
-impl Engine {
-    /// Asks who is there, and which version of the API we can speak with it.
-    pub async fn find(socket: &Path) -> Result<Self, Trouble> {
+impl ContainerEngine {
+    /// Connects to the engine and agrees on an API version.
+    pub async fn find(socket: &Path) -> Result<Self, EngineError> {
         let mut engine = Self { socket: socket.to_owned(), version: String::new(), said: String::new() };
-        let answer = engine.within(SOON, engine.send(Method::GET, "/_ping", None)).await?;
+        let answer = engine.within(SHORT_TIMEOUT, engine.send(Method::GET, "/_ping", None)).await?;
         let named = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
         let version = named("api-version").unwrap_or_default().to_owned();
         let (major, minor) = parsed(&version)
             .ok_or_else(|| engine.strange(format!("it names no version of the Docker API ({version:?})")))?;
         engine.said = format!("{}, API {version}", named("server").unwrap_or("an engine"));
-        let (major, minor) = (major, minor).min(NEWEST);
+        let (major, minor) = (major, minor).min(NEWEST_API_VERSION);
         engine.version = format!("/v{major}.{minor}");
         Ok(engine)
     }
 
-    /// Its own words about itself.
+    /// Returns the name and version that it states.
     pub fn said(&self) -> &str {
         &self.said
     }
 
-    /// Whether it is Podman, which has a filter of its own.
+    /// Returns true for Podman, which has its own seccomp filter.
     pub(super) fn is_podman(&self) -> bool {
         self.said.starts_with("Libpod")
     }
 
-    /// Whether it runs without root, which makes its root whoever runs it.
-    pub(super) async fn is_rootless(&self) -> Result<bool, Trouble> {
-        let info = self.ask(Method::GET, "/info", None, LATER).await?;
+    /// Returns true if it runs without root, so that its root is the user.
+    pub(super) async fn is_rootless(&self) -> Result<bool, EngineError> {
+        let info = self.ask(Method::GET, "/info", None, LONG_TIMEOUT).await?;
         let options = info["SecurityOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Ok(options.into_iter().any(|option| option.contains("rootless")))
     }
 
-    pub(super) async fn image(&self, name: &str) -> Result<(), Trouble> {
-        let path = format!("/images/{}/json", utf8_percent_encode(name, IN_A_PATH));
-        self.ask(Method::GET, &path, None, SOON).await.map(|_| ())
+    pub(super) async fn image(&self, name: &str) -> Result<(), EngineError> {
+        let path = format!("/images/{}/json", utf8_percent_encode(name, ESCAPED_IN_PATHS));
+        self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
-    pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), Trouble> {
-        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LATER)
+    pub(super) async fn create(&self, name: &str, order: &Value) -> Result<(), EngineError> {
+        self.ask(Method::POST, &format!("/containers/create?name={name}"), Some(order), LONG_TIMEOUT)
             .await
             .map(|_| ())
     }
 
-    pub(super) async fn start(&self, name: &str) -> Result<(), Trouble> {
-        self.ask(Method::POST, &format!("/containers/{name}/start"), None, LATER).await.map(|_| ())
+    pub(super) async fn start(&self, name: &str) -> Result<(), EngineError> {
+        self.ask(Method::POST, &format!("/containers/{name}/start"), None, LONG_TIMEOUT).await.map(|_| ())
     }
 
-    pub(super) async fn inspect(&self, name: &str) -> Result<Value, Trouble> {
-        self.ask(Method::GET, &format!("/containers/{name}/json"), None, SOON).await
+    pub(super) async fn inspect(&self, name: &str) -> Result<Value, EngineError> {
+        self.ask(Method::GET, &format!("/containers/{name}/json"), None, SHORT_TIMEOUT).await
     }
 
-    /// `TERM`, `INT` or `KILL`.
-    pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), Trouble> {
+    /// Sends `TERM`, `INT` or `KILL`.
+    pub(super) async fn signal(&self, name: &str, signal: &str) -> Result<(), EngineError> {
         let path = format!("/containers/{name}/kill?signal=SIG{signal}");
-        self.ask(Method::POST, &path, None, SOON).await.map(|_| ())
+        self.ask(Method::POST, &path, None, SHORT_TIMEOUT).await.map(|_| ())
     }
 
-    /// The exit code, once there is one.
-    pub(super) async fn wait(&self, name: &str) -> Result<i64, Trouble> {
+    /// Waits for the exit code.
+    pub(super) async fn wait(&self, name: &str) -> Result<i64, EngineError> {
         let answer = self.send(Method::POST, &format!("/containers/{name}/wait"), None).await?;
         let answer = self.read(answer).await?;
         answer["StatusCode"].as_i64().ok_or_else(|| self.strange(format!("no exit code in {answer}")))
     }
 
-    /// With its volumes. Says whether it was there.
-    pub(super) async fn remove(&self, name: &str) -> Result<bool, Trouble> {
+    /// Removes a container with its volumes, and returns whether it existed.
+    pub(super) async fn remove(&self, name: &str) -> Result<bool, EngineError> {
         let path = format!("/containers/{name}?force=true&v=true");
-        match self.ask(Method::DELETE, &path, None, LATER).await {
-            Err(Trouble::Refused { status: 404, .. }) => Ok(false),
+        match self.ask(Method::DELETE, &path, None, LONG_TIMEOUT).await {
+            Err(EngineError::Refused { status: 404, .. }) => Ok(false),
             removed => removed.map(|_| true),
         }
     }
 
-    /// Names of all containers, also ended ones, with this label, and what it says.
+    /// Returns the names of all containers with this label, including ended ones, and the label's value.
     pub(super) async fn labelled(
         &self,
         label: &str,
         value: &str,
         of: &str,
-    ) -> Result<Vec<(String, String)>, Trouble> {
+    ) -> Result<Vec<(String, String)>, EngineError> {
         let filters = serde_json::json!({ "label": [format!("{label}={value}")] }).to_string();
         let path =
             format!("/containers/json?all=true&filters={}", utf8_percent_encode(&filters, NON_ALPHANUMERIC));
-        let found = self.ask(Method::GET, &path, None, SOON).await?;
+        let found = self.ask(Method::GET, &path, None, SHORT_TIMEOUT).await?;
         let found = found.as_array().ok_or_else(|| self.strange("no list of containers".to_owned()))?;
         let one = |container: &Value| {
             Some((container["Id"].as_str()?.to_owned(), container["Labels"][of].as_str()?.to_owned()))
@@ -149,15 +149,15 @@ impl Engine {
         Ok(found.iter().filter_map(one).collect())
     }
 
-    /// What a container says, or hears, from now on. One connection for each: if nobody listens inside, Podman loses what
-    /// is still to be said on the same one. It sends what is said to both all the same, and waits until it is taken.
-    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, Trouble> {
+    /// Attaches to the output or the input of a container. Each has its own connection: if nothing reads inside, Podman
+    /// loses the remaining output on a shared one. Podman sends the output to both and waits until it is read.
+    pub(super) async fn attach(&self, name: &str, way: Way) -> Result<TokioIo<Upgraded>, EngineError> {
         let streams = match way {
             Way::In => "stdin=1&stdout=1&stderr=1",
             Way::Out => "stdout=1&stderr=1",
         };
         let path = format!("/containers/{name}/attach?stream=1&{streams}");
-        let answer = self.within(SOON, self.send(Method::POST, &path, None)).await?;
+        let answer = self.within(SHORT_TIMEOUT, self.send(Method::POST, &path, None)).await?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             self.read(answer).await?;
             return Err(self.strange("it does not hand over what the container says".to_owned()));
@@ -172,7 +172,7 @@ impl Engine {
         path: &str,
         body: Option<&Value>,
         patience: Duration,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, EngineError> {
         let answered = async { self.read(self.send(method, path, body).await?).await };
         self.within(patience, answered).await
     }
@@ -182,12 +182,12 @@ impl Engine {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Response<Incoming>, Trouble> {
+    ) -> Result<Response<Incoming>, EngineError> {
         let stream = UnixStream::connect(&self.socket).await.map_err(|error| self.unreached(&error))?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.strange(error.to_string()))?;
-        // It ends with the answer, or with what the connection was handed over to.
+        // The task ends with the answer, or with the upgraded connection.
         tokio::spawn(connection.with_upgrades());
         let mut request = Request::builder()
             .method(method)
@@ -202,14 +202,14 @@ impl Engine {
         sender.send_request(request).await.map_err(|error| self.strange(error.to_string()))
     }
 
-    /// Nothing, for an answer with nothing in it.
-    async fn read(&self, answer: Response<Incoming>) -> Result<Value, Trouble> {
+    /// Reads an answer; null for an empty one.
+    async fn read(&self, answer: Response<Incoming>) -> Result<Value, EngineError> {
         let status = answer.status();
-        let body = Limited::new(answer.into_body(), LONGEST).collect().await;
+        let body = Limited::new(answer.into_body(), MAX_ANSWER_BYTES).collect().await;
         let body = body.map_err(|error| self.strange(error.to_string()))?.to_bytes();
-        // 304: it is so already.
+        // 304 means that the state is already as requested.
         if !status.is_success() && status != StatusCode::NOT_MODIFIED {
-            return Err(Trouble::Refused { status: status.as_u16(), message: told(&body) });
+            return Err(EngineError::Refused { status: status.as_u16(), message: refusal_message(&body) });
         }
         if body.is_empty() {
             return Ok(Value::Null);
@@ -220,23 +220,23 @@ impl Engine {
     async fn within<T>(
         &self,
         patience: Duration,
-        answer: impl Future<Output = Result<T, Trouble>>,
-    ) -> Result<T, Trouble> {
-        let silent = |_| Trouble::Silent(self.socket.clone(), patience);
+        answer: impl Future<Output = Result<T, EngineError>>,
+    ) -> Result<T, EngineError> {
+        let silent = |_| EngineError::Silent(self.socket.clone(), patience);
         tokio::time::timeout(patience, answer).await.map_err(silent)?
     }
 
-    fn unreached(&self, error: &io::Error) -> Trouble {
+    fn unreached(&self, error: &io::Error) -> EngineError {
         let socket = self.socket.clone();
         match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Trouble::Nobody(socket),
-            io::ErrorKind::PermissionDenied => Trouble::Closed(socket),
-            _ => Trouble::Strange { socket, why: error.to_string() },
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => EngineError::Nobody(socket),
+            io::ErrorKind::PermissionDenied => EngineError::Closed(socket),
+            _ => EngineError::Strange { socket, why: error.to_string() },
         }
     }
 
-    fn strange(&self, why: String) -> Trouble {
-        Trouble::Strange { socket: self.socket.clone(), why }
+    fn strange(&self, why: String) -> EngineError {
+        EngineError::Strange { socket: self.socket.clone(), why }
     }
 }
 
@@ -245,20 +245,20 @@ fn parsed(version: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What an engine says when it refuses: a message in JSON, or whatever came.
-fn told(body: &[u8]) -> String {
+/// Reads the message of a refusal: JSON, or the body.
+fn refusal_message(body: &[u8]) -> String {
     let message = serde_json::from_slice::<Value>(body).ok();
     let message = message.and_then(|body| body["message"].as_str().map(str::to_owned));
     let message = message.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
     message
         .trim()
         .chars()
-        .take(LONGEST_MESSAGE)
+        .take(MAX_MESSAGE_CHARS)
         .map(|sign| if sign.is_control() { ' ' } else { sign })
         .collect()
 }
 
-/// For those who cannot wait in another way.
+/// Runs a future on a new thread, for synchronous callers.
 pub(super) fn at_once<T: Send>(work: impl Future<Output = T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

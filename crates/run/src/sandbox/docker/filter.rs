@@ -1,8 +1,7 @@
-//! What the kernel is not to be asked for from inside of a container.
+//! The seccomp filter of containers.
 //!
-//! Docker's own filter keeps an agent from the keys that the kernel holds for its user, which are the same inside and
-//! outside, and from VSOCK, which knows no network namespace: the host of a virtual machine listens there. Podman's does
-//! not. So it gets its own filter back, without those calls, and with the sockets that bubblewrap leaves, too.
+//! Docker's filter denies access to the kernel keyring of the user, which is the same inside and outside. Podman's does
+//! not, so Podman gets its own filter without those calls.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -11,18 +10,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Where Podman has its filter; the first counts.
-const FILTERS: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
+/// Podman's filter; the first existing file counts.
+const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
 /// `socketcall` is how 32-bit programs ask for any socket; they use `socket` if there is no such call.
-const CLOSED: [&str; 5] = ["keyctl", "add_key", "request_key", "socket", "socketcall"];
+const CLOSED_SYSCALLS: [&str; 5] = ["keyctl", "add_key", "request_key", "socket", "socketcall"];
 
-/// Written into this folder.
+/// Writes the filter into this folder.
 pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
-    let found = FILTERS.iter().find_map(|file| fs::read(file).ok());
+    let found = FILTER_FILES.iter().find_map(|file| fs::read(file).ok());
     let found = found.ok_or_else(|| {
         format!(
             "Podman's seccomp filter is not there ({}), so the kernel's keys and VSOCK cannot be kept from the agent",
-            FILTERS[1]
+            FILTER_FILES[1]
         )
     })?;
     let file = folder.join("seccomp.json");
@@ -40,13 +39,13 @@ fn narrowed(filter: &[u8]) -> Result<Value, String> {
             .to_owned()
     };
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
-    // One that allows what it does not name is not made stricter by naming less.
+    // A filter that allows unnamed calls does not become stricter by naming fewer.
     if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {
         return Err(strange());
     }
     for rule in filter["syscalls"].as_array_mut().ok_or_else(strange)? {
         let names = rule["names"].as_array_mut().ok_or_else(strange)?;
-        names.retain(|name| !name.as_str().is_some_and(|name| CLOSED.contains(&name)));
+        names.retain(|name| !name.as_str().is_some_and(|name| CLOSED_SYSCALLS.contains(&name)));
     }
     let rules = filter["syscalls"].as_array_mut().ok_or_else(strange)?;
     // A rule without names is none.

@@ -1,11 +1,11 @@
-//! What a container says, as engines send it: eight bytes that name the stream and a length, then so many bytes of it.
+//! The output of a container in the engine's format: eight bytes with the stream and a length, then the bytes.
 
 use std::io::{self, Write};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// However long a frame says it is, no more than this of it is in memory.
-const CHUNK: usize = 64 * 1024;
+/// Maximum part of a frame in memory, whatever its length.
+const CHUNK_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
@@ -19,16 +19,16 @@ pub(super) enum Broken {
     Write(io::Error),
 }
 
-/// Until the stream ends, which it may only between two frames.
+/// Copies frames until the stream ends, which is allowed only between two frames.
 pub(super) async fn copy(
     mut stream: impl AsyncRead + Unpin,
     mut stdout: impl Write,
     mut stderr: impl Write,
 ) -> Result<(), Broken> {
-    let mut chunk = vec![0; CHUNK];
+    let mut chunk = vec![0; CHUNK_BYTES];
     while let Some((kind, mut left)) = head(&mut stream).await? {
         while left > 0 {
-            let most = left.min(CHUNK);
+            let most = left.min(CHUNK_BYTES);
             let count = stream.read(&mut chunk[..most]).await.map_err(Broken::Read)?;
             if count == 0 {
                 return Err(Broken::Cut);
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn however_it_is_cut_up() {
-        let long = vec![b'x'; CHUNK + 3];
+        let long = vec![b'x'; CHUNK_BYTES + 3];
         let frames = [frame(1, b"one "), frame(2, b"bad"), frame(1, b""), frame(1, b"two "), frame(1, &long)];
         let bytes = frames.concat();
         for piece in [1, 2, 3, 8, 9, 11, bytes.len()] {

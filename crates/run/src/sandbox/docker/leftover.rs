@@ -1,4 +1,4 @@
-//! Containers that somebody has to end: found by what stands in their attempt's folder, or by their labels.
+//! Containers that have to be removed: found by the record in their attempt's folder, or by their labels.
 
 use std::fs;
 use std::io;
@@ -8,23 +8,23 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::engine::{Engine, Trouble, at_once};
+use super::engine::{ContainerEngine, EngineError, at_once};
 use crate::attempt::Attempt;
-use cowhand_system::remove::is_gone;
+use cowhand_system::remove::is_missing;
 
-/// In the attempt's folder, from before the container is made until it is gone.
-const RECORD: &str = "container";
-/// An engine that is about to remove a container says that it is busy with it.
-const BUSY: Duration = Duration::from_millis(100);
-const TRIES: u32 = 100;
-/// What takes longer to be made is found by its labels.
-const BEING_MADE: Duration = Duration::from_secs(1);
+/// Record in the attempt's folder, from before the container is created until it is removed.
+const CONTAINER_FILE: &str = "container";
+/// Delay before a removal is tried again when the engine reports that one is in progress.
+const REMOVE_RETRY_DELAY: Duration = Duration::from_millis(100);
+const MAX_REMOVE_TRIES: u32 = 100;
+/// Time after which a container that was being created is found by its labels only.
+const CREATE_GRACE: Duration = Duration::from_secs(1);
 
-/// Labels of every container: whose it is.
-pub(super) const STATE: &str = "cowhand.state";
-pub(super) const ATTEMPT: &str = "cowhand.attempt";
+/// Labels of every container, which identify its owner.
+pub(super) const STATE_LABEL: &str = "cowhand.state";
+pub(super) const ATTEMPT_LABEL: &str = "cowhand.attempt";
 
-/// An attempt's container.
+/// Record of an attempt's container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub(super) socket: PathBuf,
@@ -33,23 +33,23 @@ pub(super) struct Record {
 
 impl Record {
     pub(super) fn write(&self, attempt: &Attempt) -> io::Result<()> {
-        attempt.write(RECORD, self)
+        attempt.write(CONTAINER_FILE, self)
     }
 
     pub(super) fn forget(attempt: &Attempt) -> io::Result<()> {
-        match fs::remove_file(attempt.folder().join(RECORD)) {
+        match fs::remove_file(attempt.folder().join(CONTAINER_FILE)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }
     }
 
-    /// None if there is no container. One that cannot be read is of a container that may be there.
+    /// Reads the record; none if there is no container. If it cannot be read, there may be a container.
     fn of(attempt: &Attempt) -> Result<Option<Self>, String> {
-        let read = match attempt.open(RECORD) {
+        let read = match attempt.open(CONTAINER_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.and_then(|file| Ok(serde_json::from_reader(file)?)),
         };
-        let place = attempt.folder().join(RECORD);
+        let place = attempt.folder().join(CONTAINER_FILE);
         read.map(Some).map_err(|error| {
             format!(
                 "its container may still be there, and nobody knows its name: {}: {error}",
@@ -59,43 +59,44 @@ impl Record {
     }
 }
 
-/// Ended and removed, whatever it was doing; one that is not there is as good. Says whether it was.
-pub(super) async fn end(engine: &Engine, name: &str) -> Result<bool, Trouble> {
-    // Some engines ask before they kill, and wait. One that does not run cannot be killed, which is as good.
+/// Kills and removes a container, and returns whether it existed.
+pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, EngineError> {
+    // Some engines ask before they kill, and wait. Killing an ended container fails, which is no error.
     engine.signal(name, "KILL").await.ok();
-    for _ in 0..TRIES {
+    for _ in 0..MAX_REMOVE_TRIES {
         match engine.remove(name).await {
-            // Somebody else is at it.
-            Err(Trouble::Refused { status: 409, .. }) => tokio::time::sleep(BUSY).await,
+            // Another process is removing it.
+            Err(EngineError::Refused { status: 409, .. }) => tokio::time::sleep(REMOVE_RETRY_DELAY).await,
             removed => return removed,
         }
     }
     engine.remove(name).await
 }
 
-/// The container of an attempt that is over, if there is one. After an error nothing is known.
+/// Removes the container of an ended attempt, if there is one. After an error its state is unknown.
 pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
     let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
     let ended = async {
-        let engine = Engine::find(&socket).await?;
+        let engine = ContainerEngine::find(&socket).await?;
         if !end(&engine, &name).await? {
-            // Whoever asked for it may have been killed before the engine was done.
-            tokio::time::sleep(BEING_MADE).await;
+            // The process that requested it may have been killed before the engine was done.
+            tokio::time::sleep(CREATE_GRACE).await;
             end(&engine, &name).await?;
         }
-        Ok::<_, Trouble>(())
+        Ok::<_, EngineError>(())
     };
     ended.await.map_err(|trouble| format!("its container {name} may still be there: {trouble}"))?;
     Record::forget(attempt).map_err(|error| error.to_string())
 }
 
-/// Written by who stands for a container, if nothing has run in it.
-const REFUSAL: &str = "refusal";
+/// Reason why a container was not started, written by `cowhand contain`.
+const REFUSAL_FILE: &str = "refusal";
 
 impl Attempt {
-    /// The same, for whoever cannot wait in another way. What an engine that is away cannot end is known by its mark.
+    /// Ends the container, for synchronous callers. If the engine does not answer, the processes can be found by their
+    /// variable.
     pub(crate) fn end_container(&self) {
-        if is_gone(&self.folder().join(RECORD)) {
+        if is_missing(&self.folder().join(CONTAINER_FILE)) {
             return;
         }
         let ended = at_once(end_of(self)).map_err(|error| error.to_string()).flatten();
@@ -105,21 +106,21 @@ impl Attempt {
     }
 
     pub(super) fn refuse(&self, why: &str) -> io::Result<()> {
-        self.write(REFUSAL, &why)
+        self.write(REFUSAL_FILE, &why)
     }
 
     pub fn refusal(&self) -> Option<String> {
-        serde_json::from_reader(self.open(REFUSAL).ok()?).ok()
+        serde_json::from_reader(self.open(REFUSAL_FILE).ok()?).ok()
     }
 }
 
-/// Ends the containers of attempts that nobody watches over any more, and says how many there were. `is_watched` is asked
-/// about the folder of each attempt that has one.
+/// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_watched` is called
+/// with the folder of each attempt.
 pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, String> {
     let found = async {
-        let engine = Engine::find(socket).await?;
-        let found = engine.labelled(STATE, &state.to_string_lossy(), ATTEMPT).await?;
-        Ok::<_, Trouble>((engine, found))
+        let engine = ContainerEngine::find(socket).await?;
+        let found = engine.labelled(STATE_LABEL, &state.to_string_lossy(), ATTEMPT_LABEL).await?;
+        Ok::<_, EngineError>((engine, found))
     };
     let (engine, found) = found.await.map_err(|trouble| trouble.to_string())?;
     let mut ended = 0;
@@ -147,10 +148,10 @@ mod tests {
         let attempt = Attempt::at(&place).unwrap();
         assert_eq!(end_of(&attempt).await, Ok(()));
         for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
-            fs::write(place.join(RECORD), wrong).unwrap();
+            fs::write(place.join(CONTAINER_FILE), wrong).unwrap();
             let why = end_of(&attempt).await.unwrap_err();
             assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
-            assert!(place.join(RECORD).exists());
+            assert!(place.join(CONTAINER_FILE).exists());
         }
     }
 }

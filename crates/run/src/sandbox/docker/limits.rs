@@ -1,4 +1,4 @@
-//! Which caps were reached, as the kernel counts it. Its counters go with the container, so somebody has to look before.
+//! Caps that were reached, by the kernel's counters. They disappear with the container, so they are read before.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -6,53 +6,58 @@ use std::time::Duration;
 
 use cowhand_core::sandbox::Caps;
 
-use super::engine::Engine;
+use super::engine::ContainerEngine;
 use crate::attempt::Attempt;
 use crate::caps::{memory_reached, of_process, reached};
 
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval of reads.
+const LIMIT_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What is looked at, and what was told.
-pub(super) struct Limits<'a> {
+/// Groups that are read, and caps that were reported.
+pub(super) struct LimitWatch<'a> {
     attempt: &'a Attempt,
     caps: &'a Caps,
     groups: Vec<PathBuf>,
-    memory_told: bool,
-    pids_told: bool,
+    memory_reported: bool,
+    pids_reported: bool,
 }
 
-impl<'a> Limits<'a> {
-    pub(super) async fn of(engine: &Engine, name: &str, attempt: &'a Attempt, caps: &'a Caps) -> Self {
+impl<'a> LimitWatch<'a> {
+    pub(super) async fn of(
+        engine: &ContainerEngine,
+        name: &str,
+        attempt: &'a Attempt,
+        caps: &'a Caps,
+    ) -> Self {
         let capped = caps.memory.is_some() || caps.pids.is_some();
         let groups = match engine.inspect(name).await {
             Ok(found) if capped => found["State"]["Pid"].as_i64().map(of_process).unwrap_or_default(),
             _ => Vec::new(),
         };
-        Self { attempt, caps, groups, memory_told: false, pids_told: false }
+        Self { attempt, caps, groups, memory_reported: false, pids_reported: false }
     }
 
     pub(super) async fn watch(&mut self) -> Infallible {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LIMIT_POLL_INTERVAL).await;
             self.look();
         }
     }
 
-    /// Each is told once, when it is seen.
+    /// Reads the counters and reports each cap once.
     pub(super) fn look(&mut self) {
         let memory = reached(&self.groups, &Caps { memory: self.caps.memory, ..Caps::default() });
         let pids = reached(&self.groups, &Caps { pids: self.caps.pids, ..Caps::default() });
-        tell_once(self.attempt, &memory, &mut self.memory_told);
-        tell_once(self.attempt, &pids, &mut self.pids_told);
+        report_once(self.attempt, &memory, &mut self.memory_reported);
+        report_once(self.attempt, &pids, &mut self.pids_reported);
     }
 
-    /// Engines know of memory, too, once it is over.
-    pub(super) async fn look_back(&mut self, engine: &Engine, name: &str) {
+    /// Reads from the engine whether the memory limit was reached.
+    pub(super) async fn look_back(&mut self, engine: &ContainerEngine, name: &str) {
         let Some(bytes) = self.caps.memory else { return };
         match engine.inspect(name).await {
             Ok(found) if found["State"]["OOMKilled"] == true => {
-                tell_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_told);
+                report_once(self.attempt, &[memory_reached(bytes)], &mut self.memory_reported);
             }
             Ok(_) => {}
             Err(trouble) => {
@@ -62,11 +67,11 @@ impl<'a> Limits<'a> {
     }
 }
 
-fn tell_once(attempt: &Attempt, notes: &[String], told: &mut bool) {
-    if *told || notes.is_empty() {
+fn report_once(attempt: &Attempt, notes: &[String], reported: &mut bool) {
+    if *reported || notes.is_empty() {
         return;
     }
-    *told = true;
+    *reported = true;
     if let Err(error) = attempt.note(notes) {
         eprintln!("cowhand: {}; {error}", notes.join("; "));
     }

@@ -1,16 +1,16 @@
-//! Containers: the agent runs in one of an engine that speaks Docker's API, on a Unix socket of this machine.
+//! Containers: the agent runs in a container of an engine with Docker's API, on a Unix socket of this machine.
 //!
-//! The engine's processes are not the keeper's children. So what the keeper starts is `cowhand contain` (`contain`), which
-//! has the engine make the container, carries what is said between the two, and ends as the container does. Which one it
-//! is stands in the attempt's folder before it is made (`leftover`): whoever comes after finds it and ends it.
+//! The engine's processes are not children of the keeper. So the keeper starts `cowhand contain` (`contain`), which makes
+//! the engine create the container, passes input and output, and exits with the container's status. The container is
+//! recorded in the attempt's folder before it is created (`leftover`), so that a later process can find and remove it.
 
 pub mod contain;
+mod container_spec;
 pub mod engine;
 mod filter;
 mod frames;
 pub mod leftover;
 mod limits;
-mod order;
 
 use std::path::{Path, PathBuf};
 
@@ -18,15 +18,15 @@ use cowhand_core::sandbox::Container;
 use cowhand_core::shape::DEFAULT_IMAGE;
 
 use crate::start::Contained;
-use engine::{Engine, Trouble};
+use engine::{ContainerEngine, EngineError};
 
-/// Where engines listen if nobody says where: Docker, Podman, and both without root.
-const PLACES: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
-const OWN_PLACES: [&str; 2] = ["docker.sock", "podman/podman.sock"];
+/// Default sockets of Docker and Podman, with and without root.
+const SYSTEM_SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
+const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-const ELSEWHERE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
+const NO_LOCAL_ENGINE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
 
-/// The engine's socket: the config's, the environment's, or the first of the usual ones that is there.
+/// Returns the engine's socket: from the config, from the environment, or the first existing default.
 pub fn socket(asked: &Container) -> Result<PathBuf, String> {
     if let Some(socket) = &asked.socket {
         let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
@@ -35,49 +35,51 @@ pub fn socket(asked: &Container) -> Result<PathBuf, String> {
         });
     }
     if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
-        return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| ELSEWHERE.to_owned());
+        return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| NO_LOCAL_ENGINE.to_owned());
     }
-    Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(PLACES[0])))
+    Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(SYSTEM_SOCKETS[0])))
 }
 
 fn places() -> impl Iterator<Item = PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).into_iter();
-    let own = own.flat_map(|folder| OWN_PLACES.map(|place| folder.join(place)));
-    PLACES.iter().map(PathBuf::from).chain(own)
+    let own = own.flat_map(|folder| USER_SOCKETS.map(|place| folder.join(place)));
+    SYSTEM_SOCKETS.iter().map(PathBuf::from).chain(own)
 }
 
-/// Sockets that are here; whoever reaches one owns the machine, or all that is this user's.
+/// Returns the existing sockets. A process that reaches one can control the machine, or everything of this user.
 pub(super) fn sockets(asked: &Container) -> impl Iterator<Item = PathBuf> {
     places().chain(socket(asked).ok())
 }
 
-/// Whether a container could be made now: the engine answers and has the image.
+/// Checks that a container could be created now: the engine answers and has the image.
 pub async fn ready(contained: &Contained) -> Result<(), String> {
     has_image(&contained.socket, &contained.image).await.map(|_| ())
 }
 
-/// With what the engine says about itself.
+/// Checks the image, and returns the engine's description.
 async fn has_image(socket: &Path, image: &str) -> Result<String, String> {
-    let engine = Engine::find(socket).await.map_err(|trouble| trouble.to_string())?;
+    let engine = ContainerEngine::find(socket).await.map_err(|trouble| trouble.to_string())?;
     match engine.image(image).await {
         Ok(()) => Ok(engine.said().to_owned()),
-        Err(Trouble::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => Err(format!(
+        Err(EngineError::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => Err(format!(
             "the image {image}, which counts where `docker.image` names none, is not there: build it as herdctl's documentation says, or set `docker: {{image: …}}` in the fleet file, under `defaults` or the agent's `overrides`"
         )),
-        Err(Trouble::Refused { status: 404, .. }) => Err(format!(
+        Err(EngineError::Refused { status: 404, .. }) => Err(format!(
             "the image {image} is not there, and cowhand fetches none: `docker pull {image}` or `podman pull {image}` does"
         )),
         Err(trouble) => Err(trouble.to_string()),
     }
 }
 
-/// For people: what there is to be said about this engine and these images.
+/// Describes the engine and the images for people.
 pub fn ability(asked: &[&Container]) -> Result<String, String> {
     let look = async |container: &Container| -> Result<String, String> {
         let socket = socket(container)?;
         let said = match &container.image {
             Some(image) => has_image(&socket, image).await?,
-            None => Engine::find(&socket).await.map_err(|trouble| trouble.to_string())?.said().to_owned(),
+            None => {
+                ContainerEngine::find(&socket).await.map_err(|trouble| trouble.to_string())?.said().to_owned()
+            }
         };
         Ok(format!("{said} at {}", socket.display()))
     };

@@ -1,5 +1,5 @@
-//! The model's provider, reached with credentials that the agent never holds: its program speaks to us as if we were the
-//! provider, and we add the key.
+//! Access to the model's provider with credentials that the agent never has: its program uses this proxy as the
+//! provider, and the proxy adds the key.
 
 use std::fs;
 use std::io;
@@ -14,35 +14,35 @@ use reqwest::Body;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Serialize};
 
-use crate::attempt::{Attempt, CREDENTIALS};
+use crate::attempt::{Attempt, CREDENTIALS_FILE};
 
-/// What the keeper is told for itself, in a file that is removed before the agent begins.
+/// Credentials of the proxy, in a file for the keeper that is removed before the agent starts.
 #[derive(Serialize, Deserialize)]
-pub struct Credentials {
-    /// Where the provider is.
+pub struct ProxyCredentials {
+    /// Address of the provider.
     pub upstream: String,
     pub header: String,
     pub value: String,
 }
 
-impl std::fmt::Debug for Credentials {
+impl std::fmt::Debug for ProxyCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("header", &self.header).finish_non_exhaustive()
     }
 }
 
 impl Attempt {
-    /// For its keeper alone; no sandbox lets the agent see them.
-    pub fn write_credentials(&self, credentials: &Credentials) -> io::Result<()> {
+    /// Writes the credentials for the keeper; no sandbox lets the agent read them.
+    pub fn write_credentials(&self, credentials: &ProxyCredentials) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.folder())?;
-        let file = self.create(CREDENTIALS)?;
+        let file = self.create(CREDENTIALS_FILE)?;
         serde_json::to_writer(file, credentials).map_err(io::Error::other)
     }
 
-    /// Read once.
-    pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<Credentials> {
-        let read = self.read(CREDENTIALS)?;
-        fs::remove_file(self.folder().join(CREDENTIALS))?;
+    /// Reads the credentials and removes the file.
+    pub(in crate::sandbox) fn take_credentials(&self) -> io::Result<ProxyCredentials> {
+        let read = self.read(CREDENTIALS_FILE)?;
+        fs::remove_file(self.folder().join(CREDENTIALS_FILE))?;
         read.ok_or_else(|| io::Error::other("the credentials are gone"))
     }
 }
@@ -53,8 +53,8 @@ pub(super) struct Gateway {
     client: reqwest::Client,
 }
 
-/// Of the one connection, or of us, or of who asks.
-const NOT_PASSED_ON: [&str; 12] = [
+/// Headers of a single connection, of the proxy, or of the client.
+const DROPPED_HEADERS: [&str; 12] = [
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -68,11 +68,11 @@ const NOT_PASSED_ON: [&str; 12] = [
     "content-length",
     "expect",
 ];
-/// What an agent could send in place of the key.
-const KEYS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
+/// Headers in which an agent could send another key.
+const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 
 impl Gateway {
-    pub(super) fn new(credentials: &Credentials) -> io::Result<Self> {
+    pub(super) fn new(credentials: &ProxyCredentials) -> io::Result<Self> {
         let name: HeaderName = credentials.header.parse().map_err(io::Error::other)?;
         let mut value: HeaderValue = credentials
             .value
@@ -83,10 +83,10 @@ impl Gateway {
         Ok(Self { upstream, key: (name, value), client: client(None).map_err(io::Error::other)? })
     }
 
-    /// Only the path is the agent's.
+    /// Forwards a request to the provider. Only the path comes from the agent.
     pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-        // Anything else would be a part of the host's name.
+        // Anything else would become part of the host name.
         if !path.starts_with('/') {
             return Err("this is no path".to_owned());
         }
@@ -95,16 +95,16 @@ impl Gateway {
     }
 }
 
-/// One that speaks to these addresses only, or to whoever is asked for.
+/// Creates a client that connects to these addresses only, or to any.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, String> {
-    // Without one, building a client panics.
+    // Without a provider, building a client panics.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder =
         reqwest::Client::builder().no_proxy().no_gzip().redirect(reqwest::redirect::Policy::none());
     if let Some(addresses) = addresses {
         builder = builder.dns_resolver(Arc::new(Checked(addresses)));
     }
-    builder.build().map_err(told)
+    builder.build().map_err(error_message)
 }
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Resolve for Checked {
     }
 }
 
-/// The same request there, and its answer here, both as they come in.
+/// Forwards a request and streams its answer.
 pub(super) async fn forward(
     client: &reqwest::Client,
     url: &str,
@@ -127,7 +127,7 @@ pub(super) async fn forward(
     let (head, body) = request.into_parts();
     let mut headers = passed_on(&head.headers);
     if !keys.is_empty() {
-        for key in KEYS {
+        for key in KEY_HEADERS {
             headers.remove(key);
         }
     }
@@ -139,7 +139,7 @@ pub(super) async fn forward(
     if has_body {
         asked = asked.body(Body::wrap(body));
     }
-    let answer = asked.send().await.map_err(told)?;
+    let answer = asked.send().await.map_err(error_message)?;
     let (mut head, body) = Response::<Body>::from(answer).into_parts();
     head.headers = passed_on(&head.headers);
     head.version = hyper::Version::HTTP_11;
@@ -148,14 +148,14 @@ pub(super) async fn forward(
 
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let mut passed = headers.clone();
-    for name in NOT_PASSED_ON {
+    for name in DROPPED_HEADERS {
         passed.remove(name);
     }
     passed
 }
 
-/// Without the address, which is not the agent's business.
-fn told(error: reqwest::Error) -> String {
+/// Formats an error without the address, which the agent must not see.
+fn error_message(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;
     while let Some(cause) = last.source() {

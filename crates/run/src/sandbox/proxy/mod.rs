@@ -1,7 +1,7 @@
-//! The one way out of a bubblewrap sandbox: a proxy that knows which hosts may be reached.
+//! The only network access of a bubblewrap sandbox: a proxy with a list of allowed hosts.
 //!
-//! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into them; there `forward`
-//! stands between it and programs that know only TCP. What it refuses is said in the job's output.
+//! It runs in the keeper, outside the namespaces, and listens on a Unix socket that is bound into them; inside,
+//! `forward` connects it with programs that use TCP. Refused requests are noted in the job's output.
 
 mod gateway;
 mod reach;
@@ -24,25 +24,25 @@ use reqwest::Body;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-pub use gateway::Credentials;
 use gateway::Gateway;
-use reach::Reach;
+pub use gateway::ProxyCredentials;
+use reach::AllowedHosts;
 
-/// Where programs in the sandbox find it.
+/// Address of the proxy inside the sandbox.
 pub const INSIDE: &str = "127.0.0.1:3128";
 
-/// At a time; each takes two descriptors of the keeper.
-const MOST_CONNECTIONS: usize = 200;
-/// More of them say nothing new.
-const MOST_NOTES: usize = 50;
+/// Maximum number of concurrent connections; each needs two descriptors of the keeper.
+const MAX_CONNECTIONS: usize = 200;
+/// Maximum number of notes about refused requests.
+const MAX_NOTES: usize = 50;
 
 struct Proxy {
-    reach: Reach,
+    reach: AllowedHosts,
     gateway: Option<Gateway>,
     notes: Notes,
 }
 
-/// What was refused, for people: it stands among what the agent says on stderr.
+/// Notes about refused requests, on the agent's stderr.
 struct Notes {
     file: Mutex<File>,
     written: AtomicUsize,
@@ -52,28 +52,28 @@ impl Notes {
     fn refused(&self, what: &str, why: &str) {
         let before = self.written.fetch_add(1, Ordering::Relaxed);
         let line = match before {
-            0..MOST_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
-            MOST_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
+            0..MAX_NOTES => format!("cowhand: the sandbox refused {what}: {why}\n"),
+            MAX_NOTES => "cowhand: the sandbox refuses more than it tells\n".to_owned(),
             _ => return,
         };
-        // One write, so that nobody else's words come between.
+        // One write, so that the line is not interleaved.
         self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes()).ok();
     }
 }
 
-/// From here on until the keeper ends. Answers with the socket's path.
+/// Starts the proxy, which runs until the keeper ends, and returns the path of its socket.
 pub fn start(
     folder: &Path,
     stderr: File,
     hosts: Vec<Host>,
-    credentials: Option<&Credentials>,
+    credentials: Option<&ProxyCredentials>,
 ) -> io::Result<PathBuf> {
-    let path = folder.join(SOCKET);
+    let path = folder.join(SOCKET_FILE);
     let listener = listen(folder)?;
     listener.set_nonblocking(true)?;
     let gateway = credentials.map(Gateway::new).transpose()?;
     let notes = Notes { file: Mutex::new(stderr), written: AtomicUsize::new(0) };
-    let proxy = Arc::new(Proxy { reach: Reach::new(hosts), gateway, notes });
+    let proxy = Arc::new(Proxy { reach: AllowedHosts::new(hosts), gateway, notes });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         let _within = runtime.enter();
@@ -85,20 +85,21 @@ pub fn start(
     Ok(path)
 }
 
-const SOCKET: &str = "proxy.sock";
+const SOCKET_FILE: &str = "proxy.sock";
 
-/// A path to a socket has to be short, and a state folder may lie deep: so the path goes by the folder's descriptor.
+/// Opens the socket. Its path has to be short, and a state folder may lie deep, so the path uses the folder's
+/// descriptor.
 fn listen(folder: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let opened = File::open(folder)?;
-    let short = format!("/proc/self/fd/{}/{SOCKET}", opened.as_raw_fd());
+    let short = format!("/proc/self/fd/{}/{SOCKET_FILE}", opened.as_raw_fd());
     std::os::unix::net::UnixListener::bind(short)
 }
 
 async fn serve(listener: UnixListener, proxy: Arc<Proxy>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        // Only a broken socket gives errors, or too many open files, which pass.
+        // Errors come from a broken socket, or from too many open files, which is temporary.
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
             continue;
@@ -117,7 +118,7 @@ async fn connection(stream: UnixStream, proxy: Arc<Proxy>) {
         async move { Ok::<_, std::convert::Infallible>(proxy.answer(request).await) }
     });
     let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answering).with_upgrades();
-    // A client that goes away in the middle is no news.
+    // A client that disconnects is no error.
     served.await.ok();
 }
 
@@ -138,7 +139,7 @@ impl Proxy {
         self.plain(request).await
     }
 
-    /// Whatever goes through it is between the two ends.
+    /// Opens a tunnel for encrypted connections.
     async fn tunnel(&self, request: Request<Incoming>) -> Response<Body> {
         let Some(host) =
             request.uri().authority().and_then(|to| Some(Host::new(bare(to.host()), to.port_u16()?)))
@@ -157,14 +158,14 @@ impl Proxy {
         };
         tokio::spawn(async move {
             if let Ok(near) = hyper::upgrade::on(request).await {
-                // It ends when one end does, in whatever way.
+                // The tunnel ends when one end closes.
                 tokio::io::copy_bidirectional(&mut TokioIo::new(near), &mut far).await.ok();
             }
         });
         Response::new(Body::default())
     }
 
-    /// A request without encryption, which names its whole address.
+    /// Forwards an unencrypted request, which contains its whole URL.
     async fn plain(&self, request: Request<Incoming>) -> Response<Body> {
         let authority = request.uri().authority().cloned();
         let scheme = request.uri().scheme_str();
@@ -193,7 +194,7 @@ impl Proxy {
     }
 }
 
-/// Without the brackets of an address of version 6.
+/// Removes the brackets of an IPv6 address.
 fn bare(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }

@@ -1,4 +1,4 @@
-//! Whom the agent may reach.
+//! Hosts that the agent may reach.
 
 use std::net::SocketAddr;
 
@@ -7,15 +7,15 @@ use reqwest::Url;
 
 use crate::address::{self, Unreachable};
 
-pub(super) struct Reach(Vec<Host>);
+pub(super) struct AllowedHosts(Vec<Host>);
 
-impl Reach {
+impl AllowedHosts {
     pub(super) const fn new(hosts: Vec<Host>) -> Self {
         Self(hosts)
     }
 
-    /// Where the host is, if it may be reached; else a sentence. A name leads only to the internet, whatever it is
-    /// answered with: an address inside has to be named itself.
+    /// Returns the addresses of a host if it may be reached, else the reason. A name may resolve only to public
+    /// addresses; a private address has to be listed itself.
     pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, String> {
         let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
             return Err("it is not among `hosts` of the sandbox".to_owned());
@@ -35,7 +35,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_reached() {
         let hosts = ["127.0.0.1:81", "*.example.com", "localhost:82", "1.1.1.1"];
-        let reach = Reach::new(hosts.map(|host| host.parse().unwrap()).into());
+        let reach = AllowedHosts::new(hosts.map(|host| host.parse().unwrap()).into());
         for (host, port, expected) in [
             ("127.0.0.1", 81, Ok("127.0.0.1:81")),
             ("127.0.0.1", 82, Err("not among")),
@@ -54,7 +54,7 @@ mod tests {
         let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
         assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
         // A name that leads inside leads nowhere.
-        let named = Reach::new(vec!["*.localhost:81".parse().unwrap()]);
+        let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);
         let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err();
         assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
     }

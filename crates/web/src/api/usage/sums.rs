@@ -9,10 +9,15 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::{AgentUsage, DayUsage, ScheduleUsage, Total, UsageOfModel, UsageView};
-use cowhand_store::Spent;
+use cowhand_store::UsageSlot;
 
 impl UsageView {
-    pub(super) fn of(since: Date, until: Date, zone: &TimeZone, rows: impl Iterator<Item = Spent>) -> Self {
+    pub(super) fn of(
+        since: Date,
+        until: Date,
+        zone: &TimeZone,
+        rows: impl Iterator<Item = UsageSlot>,
+    ) -> Self {
         let mut total = Total::default();
         let days = since.series(1.day()).take_while(|day| *day <= until);
         let mut days: BTreeMap<Date, Total> = days.map(|day| (day, Total::default())).collect();
@@ -44,7 +49,7 @@ impl UsageView {
 }
 
 impl Total {
-    fn add(&mut self, row: &Spent) {
+    fn add(&mut self, row: &UsageSlot) {
         self.attempts = self.attempts.saturating_add(row.attempts);
         self.usage.add(&row.usage);
     }

@@ -11,15 +11,15 @@ use super::layout::{Frame, Tab, empty, part};
 use super::text::{Text, short};
 use super::{Answer, Pages, marks, now};
 use crate::api::{Code, NodeView, Page, Problem, Status, segment};
-use cowhand_store::Token;
+use cowhand_store::TokenRecord;
 
-pub(super) async fn page(State(pages): State<Pages>, Extension(caller): Extension<Token>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Extension(caller): Extension<TokenRecord>) -> Answer {
     let now = now();
     let client = &pages.client;
     let status: Status = client.get("status").await?;
     let nodes: Page<NodeView> = client.get("nodes").await?;
     let tokens = match caller.scope {
-        Scope::Admin => Some(client.get::<Page<Token>>("tokens").await?.items),
+        Scope::Admin => Some(client.get::<Page<TokenRecord>>("tokens").await?.items),
         Scope::Read | Scope::Operate => None,
     };
     let config = match client.get::<Value>("config").await {
@@ -43,12 +43,12 @@ pub(super) async fn page(State(pages): State<Pages>, Extension(caller): Extensio
     pages.page(Frame { title: "Settings", tab: Tab::Settings, follow: None }, main).await
 }
 
-fn tokens_table(tokens: Option<&[Token]>, caller: &Token, now: Timestamp) -> Markup {
+fn tokens_table(tokens: Option<&[TokenRecord]>, caller: &TokenRecord, now: Timestamp) -> Markup {
     let Some(tokens) = tokens else {
         return html! { p.empty { "Only tokens with the scope " code { "admin" } " show the others." } };
     };
     // `cowhand token list` also shows tokens that can no longer be used.
-    let good: Vec<&Token> = tokens.iter().filter(|token| token.is_good(now)).collect();
+    let good: Vec<&TokenRecord> = tokens.iter().filter(|token| token.is_good(now)).collect();
     if good.is_empty() {
         return empty("There are no tokens. To make one:", Some("cowhand token create NAME --scope read"));
     }

@@ -2,10 +2,10 @@ use super::*;
 
 const MODIFIED: &str = "2026-03-01T10:00:00Z";
 
-fn read(text: &str) -> Result<Entry, String> {
+fn read(text: &str) -> Result<FileItem, String> {
     let document = Document::parse(text.to_owned())?;
     let id = WorkItemId::new("files", "fix-login").unwrap();
-    Entry::of(id, &document, Path::new("/tasks/fix login.md"), MODIFIED.parse().unwrap())
+    FileItem::of(id, &document, Path::new("/tasks/fix login.md"), MODIFIED.parse().unwrap())
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn marks(now: i64, all: &[Written]) -> Marks {
         author: Some("bot".into()),
         created_at: at(written.created),
         updated_at: at(written.updated),
-        marker: Marker::Claim(Claim {
+        marker: Marker::Claim(ClaimMarker {
             fleet: "f".into(),
             fleet_name: None,
             holder: written.holder.into(),
@@ -43,10 +43,10 @@ fn marks(now: i64, all: &[Written]) -> Marks {
 fn lines_are_read_back_and_cannot_be_closed() {
     let nasty = claimant("a --> b <!-- c", "@everyone \"\\ \u{1b}[31m\n--!> 🐄", 500);
     for marker in [
-        Marker::Claim(Claim::of(&nasty, at(0))),
-        Marker::Claim(Claim::of(&nasty, at(0)).renewed(&nasty, at(1))),
-        Marker::Report(Fact::of(&nasty, Some(7))),
-        Marker::Release(Fact::of(&nasty, None)),
+        Marker::Claim(ClaimMarker::of(&nasty, at(0))),
+        Marker::Claim(ClaimMarker::of(&nasty, at(0)).renewed(&nasty, at(1))),
+        Marker::Report(ResultMarker::of(&nasty, Some(7))),
+        Marker::Release(ResultMarker::of(&nasty, None)),
     ] {
         let line = marker.line();
         assert_eq!(line.matches('>').count(), 1, "{line}");
@@ -58,8 +58,9 @@ fn lines_are_read_back_and_cannot_be_closed() {
 
 #[test]
 fn what_is_no_marker() {
-    let good = Marker::Claim(Claim::of(&claimant("f", "h", 500), at(0))).line();
-    let long = Marker::Claim(Claim::of(&claimant(&"f".repeat(LONGEST_LINE), "h", 500), at(0))).line();
+    let good = Marker::Claim(ClaimMarker::of(&claimant("f", "h", 500), at(0))).line();
+    let long =
+        Marker::Claim(ClaimMarker::of(&claimant(&"f".repeat(MAX_MARKER_BYTES), "h", 500), at(0))).line();
     for body in [
         "",
         "\n",
@@ -116,9 +117,9 @@ fn the_earliest_live_claim_holds() {
 fn a_claim_says_whole_seconds_and_at_most_a_day() {
     let mut by = claimant("f", "h", 60);
     by.until += SignedDuration::from_millis(900);
-    assert_eq!(Claim::of(&by, at(0)).until, at(60));
+    assert_eq!(ClaimMarker::of(&by, at(0)).until, at(60));
     by.until = at(1_000_000);
-    assert_eq!(Claim::of(&by, at(0)).until, at(24 * 3600));
+    assert_eq!(ClaimMarker::of(&by, at(0)).until, at(24 * 3600));
 }
 
 #[test]
@@ -145,13 +146,13 @@ fn a_fact_is_told_once_for_each_claim() {
         (None, Some(1), true),
         (Some(1), Some(2), false),
     ] {
-        let told = Marker::Report(Fact::of(&by, told));
+        let told = Marker::Report(ResultMarker::of(&by, told));
         let mut marks = marks(0, &[written(3, 0, "h", 60)]);
         marks.all[0].marker = told;
-        assert_eq!(marks.has_told(&Marker::Report(Fact::of(&by, asked))), expected);
-        assert!(!marks.has_told(&Marker::Release(Fact::of(&by, asked))), "another kind");
+        assert_eq!(marks.has_reported(&Marker::Report(ResultMarker::of(&by, asked))), expected);
+        assert!(!marks.has_reported(&Marker::Release(ResultMarker::of(&by, asked))), "another kind");
         assert!(
-            !marks.has_told(&Marker::Report(Fact::of(&claimant("f", "other", 60), asked))),
+            !marks.has_reported(&Marker::Report(ResultMarker::of(&claimant("f", "other", 60), asked))),
             "another holder"
         );
     }

@@ -1,4 +1,4 @@
-//! What the engine is asked to make.
+//! The specification of a container for the engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,32 +6,32 @@ use std::path::{Path, PathBuf};
 use cowhand_core::sandbox::Reaches;
 use serde_json::{Value, json};
 
-use super::leftover::{ATTEMPT, STATE};
-use crate::start::{Bound, Contained, SandboxPlan, Start};
+use super::leftover::{ATTEMPT_LABEL, STATE_LABEL};
+use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
 
-/// All that an order is made of.
+/// Values of the specification.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Order<'a> {
-    pub(super) start: &'a Start,
-    pub(super) enclosure: &'a SandboxPlan,
+pub(super) struct ContainerSpec<'a> {
+    pub(super) start: &'a StartSpec,
+    pub(super) sandbox: &'a SandboxPlan,
     pub(super) contained: &'a Contained,
     pub(super) attempt: &'a str,
-    /// An empty folder, to be laid over what is hidden.
+    /// Empty folder that is mounted over hidden paths.
     pub(super) nothing: &'a Path,
     pub(super) environment: &'a [(String, String)],
-    /// `user:group` of our own, as the engine counts them.
+    /// `user:group` of this process, as the engine maps them.
     pub(super) user: &'a str,
-    /// In place of the engine's own.
+    /// Seccomp filter that replaces the engine's.
     pub(super) filter: Option<&'a Path>,
-    /// Whether there is something to be read on its standard input.
+    /// Set if the agent reads a prompt on stdin.
     pub(super) prompted: bool,
-    /// Whether somebody inside hands on signals and reaps.
+    /// Set if an init program passes on signals and reaps processes.
     pub(super) init: bool,
 }
 
-impl Order<'_> {
+impl ContainerSpec<'_> {
     pub(super) fn body(&self) -> Result<Value, String> {
-        let (contained, caps) = (self.contained, &self.enclosure.caps);
+        let (contained, caps) = (self.contained, &self.sandbox.caps);
         let mounts = self.mounts();
         if let Some(odd) = mounts.iter().flat_map(|bound| [&bound.from, &bound.to]).find(|path| is_odd(path))
         {
@@ -41,12 +41,12 @@ impl Order<'_> {
             ));
         }
         let mut labels = contained.labels.clone();
-        labels.insert(STATE.to_owned(), contained.state.to_string_lossy().into_owned());
-        labels.insert(ATTEMPT.to_owned(), self.attempt.to_owned());
-        let network = match (&self.enclosure.network, contained.host_network) {
+        labels.insert(STATE_LABEL.to_owned(), contained.state.to_string_lossy().into_owned());
+        labels.insert(ATTEMPT_LABEL.to_owned(), self.attempt.to_owned());
+        let network = match (&self.sandbox.network, contained.host_network) {
             (Reaches::Everybody, true) => "host",
             (Reaches::Everybody, false) => "bridge",
-            // Ports and hosts are nothing that an engine knows; they were refused before.
+            // Engines cannot restrict ports and hosts; such plans were refused before.
             (Reaches::Nobody | Reaches::Ports(_) | Reaches::Hosts(_), _) => "none",
         };
         let variables = self.environment.iter().filter(|(name, _)| !contained.left_outside.contains(name));
@@ -60,11 +60,11 @@ impl Order<'_> {
             "ReadonlyRootfs": true,
             "IpcMode": "private",
             "Init": self.init,
-            // What it says is ours to keep, without the secrets in it.
+            // The output is kept by cowhand, redacted.
             "LogConfig": {"Type": "none"},
         });
         if let Some(bytes) = caps.memory {
-            // Swap included, so there is none.
+            // The limit includes swap, so there is none.
             (host["Memory"], host["MemorySwap"]) = (json!(bytes), json!(bytes));
         }
         if let Some(most) = caps.pids {
@@ -78,7 +78,7 @@ impl Order<'_> {
         }
         Ok(json!({
             "Image": contained.image,
-            // In place of the image's own, which would run something else first.
+            // Replaces the entrypoint of the image.
             "Entrypoint": self.start.argv,
             "Cmd": [],
             "WorkingDir": self.start.directory,
@@ -101,15 +101,15 @@ impl Order<'_> {
         ["no-new-privileges".to_owned()].into_iter().chain(filter).collect()
     }
 
-    /// By where they are found inside; what lies deeper comes later.
+    /// Returns the mounts, parents before children.
     fn mounts(&self) -> Vec<Bound> {
-        let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.enclosure;
+        let SandboxPlan { read, write, hidden, frozen, stead, .. } = self.sandbox;
         let mut mounts: BTreeMap<PathBuf, Bound> = BTreeMap::new();
         let mut put = |from: &Path, to: &Path, written: bool| {
             mounts.insert(to.to_owned(), Bound { from: from.to_owned(), to: to.to_owned(), written });
         };
         let within = |path: &Path, outer: &[PathBuf]| outer.iter().any(|outer| path.starts_with(outer));
-        // What is given although it lies in something hidden is meant.
+        // A path that is granted although it lies in a hidden folder.
         let meant = |path: &PathBuf| within(path, hidden);
         for path in read.iter().filter(|path| !within(path, write) && !meant(path)) {
             put(path, path, false);
@@ -117,7 +117,7 @@ impl Order<'_> {
         for path in write {
             put(path, path, true);
         }
-        for path in self.enclosure.pinned() {
+        for path in self.sandbox.pinned() {
             put(&path, &path, true);
         }
         for path in frozen.iter().filter(|path| within(path, write)) {
@@ -138,9 +138,9 @@ impl Order<'_> {
         mounts.into_values().collect()
     }
 
-    /// Where it may write what nobody keeps.
+    /// Returns the temporary file systems.
     fn tmpfs(&self, mounts: &[Bound]) -> BTreeMap<String, String> {
-        let home = self.enclosure.home.iter().filter(|home| {
+        let home = self.sandbox.home.iter().filter(|home| {
             home.parent().is_some() && !mounts.iter().any(|bound| home.starts_with(&bound.to))
         });
         let own = ["/tmp", "/var/tmp"].into_iter().map(PathBuf::from).chain(home.cloned());
@@ -159,7 +159,7 @@ fn mount(bound: &Bound) -> Value {
     json!({"Type": "bind", "Source": bound.from, "Target": bound.to, "ReadOnly": !bound.written})
 }
 
-/// Some engines write mounts as lists with commas before they read them.
+/// Returns true for paths that some engines cannot mount, because they parse mounts as comma-separated lists.
 fn is_odd(path: &Path) -> bool {
     path.to_str()
         .is_none_or(|path| path.contains(|sign: char| matches!(sign, ',' | '"') || sign.is_control()))
@@ -184,22 +184,22 @@ mod tests {
         paths.map(PathBuf::from).into()
     }
 
-    fn body(enclosure: &SandboxPlan) -> Result<Value, String> {
+    fn body(sandbox: &SandboxPlan) -> Result<Value, String> {
         let argv = ["sh", "-c", "x"].map(str::to_owned).into();
-        let start = Start {
+        let start = StartSpec {
             argv,
             directory: "/w".into(),
             stop_signal: StopSignal::Terminate,
             grace_ms: 1,
             reader: None,
             limits: None,
-            enclosure: None,
+            sandbox: None,
         };
-        let contained = enclosure.container.clone().unwrap_or_default();
+        let contained = sandbox.container.clone().unwrap_or_default();
         let environment = [("PATH", "/outside"), ("A", "b=c")];
-        Order {
+        ContainerSpec {
             start: &start,
-            enclosure,
+            sandbox,
             contained: &contained,
             attempt: "job-1.1",
             nothing: Path::new("/nothing"),
@@ -212,12 +212,12 @@ mod tests {
         .body()
     }
 
-    fn enclosure() -> SandboxPlan {
+    fn sandbox() -> SandboxPlan {
         let contained = Contained {
             image: "i".into(),
             left_outside: vec!["PATH".into()],
             state: "/w/.state".into(),
-            labels: BTreeMap::from([(STATE.to_owned(), "a lie".to_owned())]),
+            labels: BTreeMap::from([(STATE_LABEL.to_owned(), "a lie".to_owned())]),
             ..Contained::default()
         };
         SandboxPlan {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_is_bound() {
-        let body = body(&enclosure()).unwrap();
+        let body = body(&sandbox()).unwrap();
         let mounts = body["HostConfig"]["Mounts"].as_array().unwrap().iter().map(|mount| {
             let way = if mount["ReadOnly"].as_bool().unwrap() { "ro" } else { "rw" };
             format!("{} {} {way}", mount["Source"].as_str().unwrap(), mount["Target"].as_str().unwrap())
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_holds_it() {
         let caps = Caps { memory: Some(1000), pids: Some(9), cpu: Some(0.5) };
-        let body = body(&SandboxPlan { caps, ..enclosure() }).unwrap();
+        let body = body(&SandboxPlan { caps, ..sandbox() }).unwrap();
         let host = &body["HostConfig"];
         assert_eq!(
             (&host["Memory"], &host["MemorySwap"], &host["PidsLimit"], &host["NanoCpus"]),
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((&host["ReadonlyRootfs"], &body["User"]), (&json!(true), &json!("5:6")));
         assert_eq!((&body["Env"], &body["Entrypoint"]), (&json!(["A=b=c"]), &json!(["sh", "-c", "x"])));
         // Nobody passes off a container as another fleet's.
-        assert_eq!(body["Labels"][STATE], "/w/.state");
+        assert_eq!(body["Labels"][STATE_LABEL], "/w/.state");
     }
 
     #[test]
@@ -279,12 +279,12 @@ mod tests {
             (Reaches::Everybody, true, "host"),
             (Reaches::Ports(vec![1]), false, "none"),
         ] {
-            let mut enclosure = SandboxPlan { network, ..enclosure() };
-            enclosure.container.as_mut().unwrap().host_network = host;
-            assert_eq!(body(&enclosure).unwrap()["HostConfig"]["NetworkMode"], expected);
+            let mut sandbox = SandboxPlan { network, ..sandbox() };
+            sandbox.container.as_mut().unwrap().host_network = host;
+            assert_eq!(body(&sandbox).unwrap()["HostConfig"]["NetworkMode"], expected);
         }
         for odd in ["/a,ro=false", "/a\"", "/a\nb"] {
-            let refused = body(&SandboxPlan { write: paths([odd]), ..enclosure() }).unwrap_err();
+            let refused = body(&SandboxPlan { write: paths([odd]), ..sandbox() }).unwrap_err();
             assert!(refused.contains("odd signs"), "{refused}");
         }
     }

@@ -1,4 +1,4 @@
-//! How a runtime's program is started: what it is given, and what it is given it by.
+//! How the program of a runtime is started.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -6,116 +6,116 @@ use std::path::{Path, PathBuf};
 use cowhand_core::roster::Agent;
 use cowhand_core::shape::{McpServer, McpTransport, PermissionMode, Runtime};
 
-use super::{Reader, Session, acp, claude, codex, command, gemini, opencode};
+use super::{Reader, SessionChoice, acp, claude, codex, command, gemini, opencode};
 use crate::process::StopSignal;
 
-/// In the place of a program: the one that the keeper is, too, wherever that is.
-pub(crate) const OURSELVES: &str = "(cowhand)";
+/// Placeholder for cowhand's own program, which the keeper replaces by its path.
+pub(crate) const OWN_PROGRAM: &str = "(cowhand)";
 
-/// What is to be started.
+/// Request to start an agent.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct LaunchRequest<'a> {
     pub agent: &'a Agent,
-    pub session: &'a Session,
-    /// Where the plan's files will be, for the owner only.
+    pub session: &'a SessionChoice,
+    /// Folder of the private files, for the owner only.
     pub folder: &'a Path,
-    /// What the program gets anyway, for runtimes that have to look something up where it does.
+    /// Environment of the program, for runtimes that have to look up paths.
     pub environment: &'a HashMap<String, String>,
 }
 
-/// How to start it. Whatever may be secret is in `files` and `environment`, which nobody else can read; arguments are
-/// for everyone to see.
+/// Command line of a program. Secrets are only in `files` and `environment`, which nobody else can read; arguments are
+/// visible to everyone.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct CommandLine {
     pub argv: Vec<String>,
-    /// Unless somebody set them already.
+    /// Variables that are set only if they are not set yet.
     pub defaults: Vec<(&'static str, String)>,
-    /// Whoever set them.
+    /// Variables that are always set.
     pub environment: Vec<(String, String)>,
-    /// By name, to be written into the order's folder.
+    /// Private files by name.
     pub files: Vec<(String, String)>,
     pub stop_signal: StopSignal,
     pub reader: Reader,
 }
 
-/// What a runtime can do.
+/// Capabilities of a runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "it is a list of answers, each yes or no")]
 pub struct Capabilities {
     pub resume: bool,
     pub fork: bool,
-    /// Whether it tells dollars; for the others there is the table of prices.
+    /// Set if it reports costs; for others the price table is used.
     pub cost: bool,
-    /// Whether the id of a fresh session can be ours.
+    /// Set if the id of a new session can be chosen.
     pub session_id: bool,
-    /// Whether it asks us before it uses a tool.
+    /// Set if it asks for permission before it uses a tool.
     pub asks: bool,
 }
 
-/// One runtime, as its file describes it.
+/// Description of one runtime.
 #[derive(Debug, Clone, Copy)]
 pub struct Description {
-    /// The program, as a shell finds it; none if the agent names it.
+    /// Name of the program on PATH; none if the agent's config names it.
     pub program: Option<&'static str>,
-    /// The oldest version whose options and output are known to be these.
+    /// Oldest supported version.
     pub oldest: Option<[u32; 3]>,
     pub capabilities: Capabilities,
-    pub plan: fn(&Order<'_>) -> Plan,
-    /// For output of which nothing is known but the runtime.
+    pub plan: fn(&LaunchRequest<'_>) -> CommandLine,
+    /// Returns a reader for output of which only the runtime is known.
     pub reader: fn() -> Reader,
-    /// How a person goes on with a session in a terminal: the arguments before its id.
+    /// Arguments before the id with which a person resumes a session in a terminal.
     pub interactive: &'static [&'static str],
-    /// What its program says when a session is not there, in one way or another.
+    /// Messages of the program for a missing session.
     pub missing: &'static [&'static str],
-    /// Where its program keeps its own things: sessions, settings, logins. A sandbox leaves them to it.
-    pub homes: &'static [Home],
-    /// How its provider is reached through us; none if its program cannot be told.
-    pub provider: Option<fn(&Agent) -> Provider>,
+    /// Files and folders of the program: sessions, settings, logins. A sandbox lets it use them.
+    pub homes: &'static [RuntimePath],
+    /// Access to its provider through the credential proxy; none if the program does not support it.
+    pub provider: Option<fn(&Agent) -> ProviderAccess>,
 }
 
-/// Where a runtime's program finds its model, and by which key.
+/// Address and key of a provider, as the program expects them.
 #[derive(Debug, Clone, Copy)]
-pub struct Provider {
-    /// The variable that says where the provider is.
+pub struct ProviderAccess {
+    /// Variable of the provider's address.
     pub address: &'static str,
-    /// Where it is otherwise.
+    /// Default address.
     pub home: &'static str,
-    /// Variables that hold a key, the first that is set counts: its name, the header and what stands before the key.
+    /// Variables of the key, in order of precedence: name, header, and prefix of the header value.
     pub keys: &'static [(&'static str, &'static str, &'static str)],
-    /// Tells it to the program, beside the variables.
+    /// Function that configures the program in addition to the variables.
     pub lead: fn(&mut Lead<'_>),
 }
 
-/// What a program is told so that it asks us in place of its provider. Its variables lead to us already.
+/// Configuration of a program that uses the credential proxy. Its variables are already set.
 #[derive(Debug)]
 pub struct Lead<'a> {
     pub agent: &'a Agent,
     pub argv: &'a mut Vec<String>,
     pub environment: &'a mut HashMap<String, String>,
-    /// Where we are.
+    /// Address of the proxy.
     pub to: &'a str,
-    /// The variable that holds what stands where the key was.
+    /// Variable with the placeholder of the key.
     pub key: &'static str,
 }
 
-/// For programs that need no more than variables.
+/// Does nothing, for programs that need only variables.
 pub(super) const fn by_variables(_: &mut Lead<'_>) {}
 
 /// A file or folder of a runtime's program.
 #[derive(Debug, Clone, Copy)]
-pub struct Home {
-    /// The variable that says where it is, if it is set.
+pub struct RuntimePath {
+    /// Variable that states its place.
     pub variable: &'static str,
-    /// Where it is otherwise, in the user's home.
+    /// Default place in the user's home.
     pub folder: &'static str,
-    /// Which part of either.
+    /// Path below either of them.
     pub below: &'static str,
     pub is_folder: bool,
-    /// A file without which its program does not start in an empty one, and what stands in it.
+    /// Name and content of a file that the program needs to start in an empty folder.
     pub first: Option<(&'static str, &'static str)>,
 }
 
-impl Home {
+impl RuntimePath {
     pub const fn folder(variable: &'static str, folder: &'static str) -> Self {
         Self { variable, folder, below: "", is_folder: true, first: None }
     }
@@ -128,7 +128,7 @@ impl Home {
     }
 }
 
-/// The one line that a new runtime adds here.
+/// Returns the description of a runtime. A new runtime adds one line here.
 pub const fn description(runtime: Runtime) -> &'static Description {
     match runtime {
         Runtime::Claude | Runtime::Sdk | Runtime::Cli => &claude::DESCRIPTION,
@@ -140,32 +140,34 @@ pub const fn description(runtime: Runtime) -> &'static Description {
     }
 }
 
-/// Why this session cannot be had, if it cannot.
-pub fn refusal(runtime: Runtime, session: &Session) -> Option<String> {
+/// Returns why the session is not possible, if so.
+pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<String> {
     let can = description(runtime).capabilities;
     let name = runtime.name();
     match session {
-        Session::Resume(id) | Session::FreshAs(id) | Session::Fork { of: id, .. } if !is_plain(id) => {
+        SessionChoice::Resume(id) | SessionChoice::FreshAs(id) | SessionChoice::Fork { of: id, .. }
+            if !is_plain(id) =>
+        {
             Some(format!("{id:?} is no session of `runtime: {name}`"))
         }
-        Session::Resume(_) if !can.resume => {
+        SessionChoice::Resume(_) if !can.resume => {
             Some(format!("`runtime: {name}` cannot go on with an earlier session"))
         }
-        Session::Fork { .. } if !can.fork => Some(format!(
+        SessionChoice::Fork { .. } if !can.fork => Some(format!(
             "`runtime: {name}` cannot fork a session; `retry` runs the job again in a fresh one"
         )),
         _ => None,
     }
 }
 
-/// Whether this is the end of a program that did not find the session, on stderr.
+/// Returns true if stderr says that the session was not found.
 pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
     description(runtime).missing.iter().any(|says| stderr.contains(&says.replace("{id}", session)))
 }
 
-/// How a person goes on with a session in a terminal, or why it cannot be done.
+/// Returns the command with which a person resumes a session in a terminal, or why there is none.
 pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, String> {
-    if let Some(refusal) = refusal(runtime, &Session::Resume(session.to_owned())) {
+    if let Some(refusal) = refusal(runtime, &SessionChoice::Resume(session.to_owned())) {
         return Err(refusal);
     }
     let description = description(runtime);
@@ -176,13 +178,13 @@ pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, Strin
     Ok(words.map(str::to_owned).collect())
 }
 
-/// An id comes from what a program wrote and becomes an argument: it must not be an option, or a path.
+/// Returns true if an id is safe as an argument: it must be neither an option nor a path.
 fn is_plain(id: &str) -> bool {
     id.starts_with(|letter: char| letter.is_ascii_alphanumeric())
         && id.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
 }
 
-impl Order<'_> {
+impl LaunchRequest<'_> {
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -192,20 +194,20 @@ impl Order<'_> {
         settings.max_turns.or_else(|| settings.session.as_ref()?.max_turns)
     }
 
-    /// Where the program keeps its own things: what the variable says, else a folder in the home.
+    /// Returns the folder of the program: the value of the variable, else a folder in the home.
     pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
         let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
         let own = set(variable).map(PathBuf::from);
         own.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
     }
 
-    /// Unset means what herdctl means by it.
+    /// Returns the permission mode; the default is that of herdctl.
     pub(super) fn permission_mode(&self) -> PermissionMode {
         self.agent.settings.permission_mode.unwrap_or(PermissionMode::AcceptEdits)
     }
 }
 
-/// How to reach an MCP server; a `url` without a word about its type means HTTP.
+/// Returns the transport of an MCP server; a `url` without a type means HTTP.
 pub(super) fn transport(server: &McpServer) -> McpTransport {
     let by_url = if server.url.is_some() { McpTransport::Http } else { McpTransport::Stdio };
     server.transport.unwrap_or(by_url)
@@ -264,8 +266,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused_in_words() {
-        let fork = |of: &str| Session::Fork { of: of.to_owned(), as_id: None };
-        let resume = |id: &str| Session::Resume(id.to_owned());
+        let fork = |of: &str| SessionChoice::Fork { of: of.to_owned(), as_id: None };
+        let resume = |id: &str| SessionChoice::Resume(id.to_owned());
         for (runtime, session, expected) in [
             (
                 Runtime::Gemini,
@@ -282,7 +284,7 @@ mod tests {
             (Runtime::Opencode, resume(""), Some("\"\" is no session of `runtime: opencode`")),
             (Runtime::Opencode, fork("ses_e2210292effeVhffwcMM8CNRQI"), None),
             (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
-            (Runtime::Gemini, Session::Fresh, None),
+            (Runtime::Gemini, SessionChoice::Fresh, None),
         ] {
             assert_eq!(refusal(runtime, &session).as_deref(), expected, "{runtime:?} {session:?}");
         }

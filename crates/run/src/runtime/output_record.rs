@@ -1,4 +1,4 @@
-//! What all runtimes remember of an agent's words, and the outcome when only its exit can tell.
+//! The parts of an agent's output that all runtimes remember, and the outcome when only the exit status is known.
 
 use cowhand_core::cut::cut;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 use super::result_line::ResultLine;
 use crate::ending::ExitStatus;
 
-/// Enough of a line to know what it was about.
-const LINE_CAP: usize = 300;
+/// Maximum length of a line in a message.
+const MAX_OUTPUT_LINE_BYTES: usize = 300;
 
-/// A summary is for a screen; the whole text is in the job's output.
-pub(super) const SUMMARY_CAP: usize = 64 << 10;
+/// Maximum size of a summary; the whole text is in the job's output.
+pub(super) const MAX_SUMMARY_BYTES: usize = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Heard {
-    /// The last thing the agent said as a whole.
+pub(super) struct OutputRecord {
+    /// Last complete text of the agent.
     said: Option<String>,
-    /// The last error message it wrote.
+    /// Last error message.
     error: Option<String>,
-    /// The last lines without a shape that are not blank.
+    /// Last unstructured lines that are not blank.
     stdout: Option<String>,
     stderr: Option<String>,
     pub(super) result: Option<ResultLine>,
-    /// How many tools it has called.
+    /// Number of tool calls.
     pub(super) tools: u64,
 }
 
-impl Heard {
+impl OutputRecord {
     pub(super) fn message(&mut self, message: &OutputMessage) {
         match message {
             OutputMessage::Assistant { content: Some(content), partial, .. }
                 if *partial != Some(true) && !content.trim().is_empty() =>
             {
-                self.said = Some(cut(content, 0, SUMMARY_CAP));
+                self.said = Some(cut(content, 0, MAX_SUMMARY_BYTES));
             }
             OutputMessage::Error { message, code, .. } => {
                 let code = code.as_deref().filter(|code| !message.contains(code));
@@ -55,7 +55,7 @@ impl Heard {
         remember(&mut self.stderr, line);
     }
 
-    /// Turns are counted anew for each result of a process, tokens and cost go on.
+    /// Adds a result. Turns are counted anew for each result of a process; tokens and cost continue.
     pub(super) fn result(&mut self, mut result: ResultLine) {
         let before = self.result.as_ref().and_then(|result| result.usage.num_turns);
         if let Some(before) = before {
@@ -69,11 +69,11 @@ impl Heard {
     }
 
     pub(super) fn summary(&self) -> Option<String> {
-        let told = self.result.as_ref().and_then(ResultLine::summary);
-        told.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
+        let reported = self.result.as_ref().and_then(ResultLine::summary);
+        reported.or_else(|| self.said.clone()).or_else(|| self.stdout.as_deref().map(one_line))
     }
 
-    /// What the agent said first, then how it exited.
+    /// Returns the outcome from the agent's result, else from its exit status.
     pub(super) fn outcome(&self, status: &ExitStatus, note: &str) -> Outcome {
         match &self.result {
             Some(result) if result.failed() => match result.outcome() {
@@ -87,7 +87,7 @@ impl Heard {
         }
     }
 
-    /// A failure that only the exit can explain; `note` says what else was amiss.
+    /// Returns a failure by the exit status; `note` states what else was wrong.
     pub(super) fn failed(&self, status: &ExitStatus, note: &str) -> Outcome {
         let (kind, what) = match status {
             ExitStatus::StartFailed { message } => {
@@ -112,8 +112,8 @@ impl Heard {
         Outcome::Failed { reason, error: JobError { kind, message }, summary: self.said.clone() }
     }
 
-    /// As [`Self::failed`], for a program of which nothing is known but what it prints: `ETIMEDOUT` in the last line on
-    /// stderr says that a connection timed out.
+    /// Returns a failure as [`Self::failed`] does, for a program of which only the output is known: `ETIMEDOUT` in the
+    /// last line of stderr means that a connection timed out.
     pub(super) fn failed_or_timed_out(&self, status: &ExitStatus) -> Outcome {
         let timed_out = self.stderr.as_deref().is_some_and(|line| line.contains("ETIMEDOUT"));
         match self.failed(status, "") {
@@ -132,28 +132,28 @@ impl Heard {
     }
 }
 
-/// Every line may be the last one, so this is cheap and leaves the tidying to the end.
+/// Remembers a line. It runs for every line, so it is cheap; formatting happens at the end.
 fn remember(last: &mut Option<String>, line: &str) {
     if line.trim().is_empty() {
         return;
     }
     let last = last.get_or_insert_default();
     last.clear();
-    if line.len() <= LINE_CAP * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
+    if line.len() <= MAX_OUTPUT_LINE_BYTES * 2 { last.push_str(line) } else { last.push_str(&one_line(line)) }
 }
 
-/// Whether an agent that gave up says that somebody on the network did not answer in time.
+/// Returns true if a text says that a network request timed out.
 pub(super) fn tells_of_a_timeout(text: &str) -> bool {
     let text = text.to_lowercase();
     ["etimedout", "request timed out", "connection timed out"].iter().any(|words| text.contains(words))
 }
 
-/// A text on one line and short, as it stands in a table or a log.
+/// Formats a text as one short line for a table or a log.
 pub(super) fn one_line(text: &str) -> String {
     // White space may take as much room as the words.
-    let room = text.floor_char_boundary(LINE_CAP * 2);
+    let room = text.floor_char_boundary(MAX_OUTPUT_LINE_BYTES * 2);
     let words: Vec<_> = text[..room].split_whitespace().collect();
-    cut(&words.join(" "), text.len() - room, LINE_CAP)
+    cut(&words.join(" "), text.len() - room, MAX_OUTPUT_LINE_BYTES)
 }
 
 fn signal_name(signal: i32) -> String {
@@ -165,7 +165,7 @@ fn signal_name(signal: i32) -> String {
         6 => "SIGABRT",
         7 => "SIGBUS",
         8 => "SIGFPE",
-        // The usual sender of an unasked one is the kernel.
+        // An unrequested SIGKILL usually comes from the kernel.
         9 => "SIGKILL (out of memory?)",
         11 => "SIGSEGV",
         13 => "SIGPIPE",

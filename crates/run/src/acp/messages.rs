@@ -1,29 +1,29 @@
-//! What the client writes to its own stdout: every line of the agent as it came, and lines of our own, which a key of
-//! ours tells from the agent's. Our own hold no parameters, since these may be secret.
+//! The output of the client on its stdout: every line of the agent unchanged, and lines of the client, which have an
+//! additional key. Lines of the client contain no parameters, since these may be secret.
 
 use std::io::{self, Write};
 
 use cowhand_core::job::ErrorKind;
 use serde_json::{Value, json};
 
-/// The key; its value is one of the words below.
+/// Key of the client's own lines. Its value is one of the words below.
 pub const OURS: &str = "cowhand";
-/// A request of ours: its `id` and `method`.
+/// A request of the client, with `id` and `method`.
 pub const ASKED: &str = "asked";
-/// What we answered to a request for permission, and why.
+/// The answer to a request for permission, with its reason.
 pub const PERMISSION: &str = "permission";
 pub const NOTE: &str = "note";
-/// The last line of an attempt that came to nothing.
+/// The last line of a failed attempt.
 pub const FAILED: &str = "failed";
 
-/// Where the lines go; a check of an agent needs none.
+/// Destination of the lines. A check of an agent needs none.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Told {
+pub(super) enum MessageSink {
     Stdout,
     Nowhere,
 }
 
-impl Told {
+impl MessageSink {
     pub(super) fn raw(self, line: &str) -> io::Result<()> {
         match self {
             Self::Stdout => {

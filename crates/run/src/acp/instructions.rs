@@ -1,0 +1,27 @@
+//! The instructions of the client, which the daemon writes into a private file of the attempt.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::permission::PermissionRules;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Instructions {
+    /// Program of the agent and its arguments.
+    pub command: Vec<String>,
+    pub session: SessionRequest,
+    pub model: Option<String>,
+    pub rules: PermissionRules,
+    /// MCP servers in the form of the protocol. They may contain secrets.
+    pub mcp_servers: Vec<Value>,
+    /// Timeout of every answer except the one to the prompt.
+    pub patience_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionRequest {
+    Fresh,
+    Resume(String),
+    Fork(String),
+}
