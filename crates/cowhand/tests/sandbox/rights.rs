@@ -89,6 +89,65 @@ fn nobody_else_is_touched_as_nobody() {
     nobody_else_is_touched(User::Nobody);
 }
 
+/// Script that tries each call that sets a mode. Files of a namespace or a container are files of the host.
+const MODES: &str = r#"
+try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }
+call() { perl -e 'my @a = map { /^-?\d+$/ ? $_ + 0 : $_ } @ARGV; my $n = shift @a; my $r = syscall($n, @a); if ($r < 0) { warn "call $n: $!\n"; exit 1 }' "$@"; }
+echo x > own
+mkdir folder
+try plain chmod 755 own
+try sticky chmod 1777 folder
+try written sh -c 'echo y > written && cp written copied'
+try setuid chmod 4755 own
+try setgid chmod 2755 own
+try folder chmod 2777 folder
+try fchmod perl -e 'open my $f, "<", "own"; chmod 04755, $f or die "$!\n"'
+if [ "$(uname -m)" = x86_64 ]; then
+  try chmod call 90 own 2541
+  try fchmodat call 268 -100 own 2541 0
+  try fchmodat2 call 452 -100 own 2541 0
+  try open call 2 made1 65 2541
+  try openat call 257 -100 made2 65 2541
+  try creat call 85 made3 1517
+  try mknod call 133 made4 35309 0
+  try openat2 call 437 -100 own 0 24
+fi
+cat errors
+"#;
+
+/// No file gets the rights of its owner, who may be root.
+fn no_special_modes(sandbox: &str, user: User) {
+    let mut scene = Scene::new(user, MODES, &json!({ "sandbox": sandbox }));
+    scene.start();
+    let (job, said) = scene.run();
+    assert_eq!(job["status"], "completed", "{job:#}\n{said}");
+    for name in ["plain", "sticky", "written"] {
+        assert!(said.contains(&format!("{name}: out")), "{name}:\n{said}");
+    }
+    let mut held = vec!["setuid", "setgid", "folder", "fchmod"];
+    if cfg!(target_arch = "x86_64") {
+        held.extend(["chmod", "fchmodat", "fchmodat2", "open", "openat", "creat", "mknod", "openat2"]);
+    }
+    for name in held {
+        assert!(said.contains(&format!("{name}: held")), "{name}:\n{said}");
+    }
+}
+
+#[test]
+fn no_file_has_the_rights_of_its_owner_in_bubblewrap_as_root() {
+    no_special_modes("bubblewrap", User::Root);
+}
+
+#[test]
+fn no_file_has_the_rights_of_its_owner_in_bubblewrap_as_nobody() {
+    no_special_modes("bubblewrap", User::Nobody);
+}
+
+#[test]
+fn no_file_has_the_rights_of_its_owner_in_a_container() {
+    no_special_modes("docker", User::Root);
+}
+
 /// Script that opens sockets of many families by number: VSOCK, ALG, PACKET, Bluetooth, netlink that is not
 /// about routes; and those that programs need.
 const SOCKETS: &str = r#"

@@ -1,5 +1,5 @@
-//! Modes that give a program the rights of its file's owner. Landlock does not restrict modes, so a process could set
-//! them on any file of its owner and leave it for others.
+//! Modes that give a program the rights of its file's owner. Neither Landlock nor namespaces restrict modes, so a process
+//! could set them on a file of its owner and leave it for others outside.
 
 use seccompiler::{BackendError, SeccompCmpOp, SeccompRule};
 

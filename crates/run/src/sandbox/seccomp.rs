@@ -49,16 +49,14 @@ fn filters(held: Confinement<'_>) -> Result<Vec<BpfProgram>, BackendError> {
     if !network.is_empty() {
         closed.insert(libc::SYS_socket, network);
     }
-    let mut filters = vec![filter(closed, libc::EACCES)?];
+    let mut owners = rights::special_modes()?;
+    owners.extend(rights::other_groups()?);
     if matches!(held, Confinement::Landlock(_)) {
-        let mut owners = rights::special_modes()?;
-        owners.extend(rights::other_groups()?);
         owners.extend(others::priorities()?);
-        filters.push(filter(owners, libc::EPERM)?);
-        // Its mode is in memory, which a filter cannot read. Programs use the older call if this one is missing.
-        filters.push(filter(RulesBySyscall::from([(libc::SYS_openat2, Vec::new())]), libc::ENOSYS)?);
     }
-    Ok(filters)
+    // Its mode is in memory, which a filter cannot read. Programs use the older call if this one is missing.
+    let unreadable = RulesBySyscall::from([(libc::SYS_openat2, Vec::new())]);
+    Ok(vec![filter(closed, libc::EACCES)?, filter(owners, libc::EPERM)?, filter(unreadable, libc::ENOSYS)?])
 }
 
 fn always_closed() -> RulesBySyscall {

@@ -12,8 +12,21 @@ use serde_json::{Value, json};
 
 /// Podman's filter; the first existing file counts.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
-/// `socketcall` is how 32-bit programs ask for any socket; they use `socket` if there is no such call.
-const CLOSED_SYSCALLS: [&str; 5] = ["keyctl", "add_key", "request_key", "socket", "socketcall"];
+/// `socketcall` is how 32-bit programs ask for any socket, and the mode of `openat2` is in memory, which a filter cannot read;
+/// programs use the other calls if these are missing.
+const CLOSED_SYSCALLS: [&str; 6] = ["keyctl", "add_key", "request_key", "socket", "socketcall", "openat2"];
+/// Calls that set a mode, and the number of that argument.
+const MODE_SYSCALLS: [(&str, u32); 7] = [
+    ("chmod", 1),
+    ("fchmod", 1),
+    ("fchmodat", 2),
+    ("fchmodat2", 2),
+    ("mknod", 1),
+    ("mknodat", 2),
+    ("creat", 1),
+];
+/// Calls that may make a file, and the number of their flags, which the mode follows.
+const OPEN_SYSCALLS: [(&str, u32); 2] = [("open", 1), ("openat", 2)];
 
 /// Writes the filter into this folder.
 pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
@@ -45,13 +58,22 @@ fn narrowed(filter: &[u8]) -> Result<Value, String> {
     }
     for rule in filter["syscalls"].as_array_mut().ok_or_else(strange)? {
         let names = rule["names"].as_array_mut().ok_or_else(strange)?;
-        names.retain(|name| !name.as_str().is_some_and(|name| CLOSED_SYSCALLS.contains(&name)));
+        names.retain(|name| !name.as_str().is_some_and(is_replaced));
     }
     let rules = filter["syscalls"].as_array_mut().ok_or_else(strange)?;
     // A rule without names is none.
     rules.retain(|rule| rule["names"] != json!([]));
     rules.extend(sockets());
+    rules.extend(modes());
     Ok(filter)
+}
+
+/// Returns whether the filter gets other rules for a call, or none.
+fn is_replaced(name: &str) -> bool {
+    let mut named = CLOSED_SYSCALLS
+        .into_iter()
+        .chain(MODE_SYSCALLS.into_iter().chain(OPEN_SYSCALLS).map(|(name, _)| name));
+    named.any(|named| named == name)
 }
 
 /// The rules that allow sockets. What none of them names gets the answer of the filter to unknown calls.
@@ -62,6 +84,21 @@ fn sockets() -> impl Iterator<Item = Value> {
     let routes = json!([is(domain, libc::AF_NETLINK), is(protocol, libc::NETLINK_ROUTE)]);
     let allow = |args| json!({"names": ["socket"], "action": "SCMP_ACT_ALLOW", "args": args});
     families.into_iter().chain([routes]).map(allow)
+}
+
+/// The rules that allow modes without the set-user-id and set-group-id bits. Files that the container shares with the host
+/// would keep them there.
+fn modes() -> impl Iterator<Item = Value> {
+    const SPECIAL: u32 = libc::S_ISUID | libc::S_ISGID;
+    const MAKES_FILE: i32 = libc::O_CREAT | (libc::O_TMPFILE & !libc::O_DIRECTORY);
+    let lacks = |argument: u32, bits: u32| json!({"index": argument, "value": bits, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"});
+    let allow = |name: &str, argument: u32, bits: u32| json!({"names": [name], "action": "SCMP_ACT_ALLOW", "args": [lacks(argument, bits)]});
+    let changes = MODE_SYSCALLS.map(|(name, mode)| allow(name, mode, SPECIAL));
+    // Without one of these flags the mode is ignored and may have any value.
+    let opens = OPEN_SYSCALLS.map(|(name, flags)| {
+        [allow(name, flags, MAKES_FILE.cast_unsigned()), allow(name, flags + 1, SPECIAL)]
+    });
+    changes.into_iter().chain(opens.into_iter().flatten())
 }
 
 #[cfg(test)]
