@@ -6,23 +6,23 @@ use super::words;
 
 /// What the page has been checked for.
 #[derive(Default)]
-pub struct Counts {
-    pub run: usize,
-    pub parsed: usize,
+pub(super) struct Counts {
+    pub(super) run: usize,
+    pub(super) parsed: usize,
 }
 
 /// Checks the commands of one page.
-pub struct Check<'a> {
-    pub page: &'a Page,
-    pub program: &'a mut Program,
+pub(super) struct Check<'a> {
+    pub(super) page: &'a Page,
+    pub(super) program: &'a mut Program,
     /// The verbs of the program.
-    pub verbs: &'a [String],
-    pub problems: &'a mut Vec<String>,
-    pub counts: Counts,
+    pub(super) verbs: &'a [String],
+    pub(super) problems: &'a mut Vec<String>,
+    pub(super) counts: Counts,
 }
 
 impl Check<'_> {
-    pub fn all(mut self) -> Counts {
+    pub(super) fn all(mut self) -> Counts {
         let page = self.page;
         page.blocks.iter().for_each(|block| self.block(block));
         page.rows.iter().for_each(|row| self.row(row));
@@ -44,13 +44,13 @@ impl Check<'_> {
         let mut lines = block.text.lines().zip(block.line + 1..).peekable();
         while let Some((text, line)) = lines.next() {
             let Some(command) = is_command(text).then(|| words::command_in(text)).flatten() else { continue };
-            let mut printed = String::new();
+            let mut printed = Vec::new();
             while let Some((text, _)) = lines.next_if(|(text, _)| !is_command(text)) {
-                printed += &format!("{text}\n");
+                printed.push(text);
             }
+            let differs = |answer: &Answer| answer.stdout.lines().ne(printed.iter().copied());
             let answers = self.run(line, command);
-            if block.marker.as_deref() == Some("output") && answers.iter().any(|answer| answer.stdout != printed)
-            {
+            if block.marker.as_deref() == Some("output") && answers.iter().any(differs) {
                 let seen: String = answers.into_iter().map(|answer| answer.stdout).collect();
                 self.problem(line, command, &format!("prints\n{seen}"));
             }
@@ -59,7 +59,10 @@ impl Check<'_> {
 
     /// Runs the commands of the MCP servers in the settings of an assistant.
     fn mcp_servers(&mut self, block: &Block) {
-        let Ok(settings) = serde_json::from_str::<serde_json::Value>(&block.text) else { return };
+        if !block.text.contains("mcpServers") {
+            return;
+        }
+        let settings: serde_json::Value = serde_json::from_str(&block.text).unwrap();
         for server in settings["mcpServers"].as_object().into_iter().flat_map(|servers| servers.values()) {
             let arguments = server["args"].as_array().into_iter().flatten();
             let words: Vec<&str> = arguments.filter_map(|argument| argument.as_str()).collect();
@@ -71,21 +74,27 @@ impl Check<'_> {
     fn row(&mut self, row: &Row) {
         let Some((first, others)) = row.cells.split_first() else { return };
         let mut group = "";
+        if !["command", "verb"].contains(&row.head.as_str()) {
+            return row.cells.iter().flatten().for_each(|span| self.mention(row.line, span));
+        }
         for span in first {
             if let Some(command) = span.strip_prefix("cowhand ") {
                 self.run(row.line, command);
                 let verb = words::verb(command);
                 let options = others.iter().flatten().filter(|span| span.starts_with('-'));
                 options.for_each(|option| self.parse(row.line, &format!("{verb} {option}")));
-            } else if row.head == "verb" {
+            } else {
                 // `schedule show`, `enable`: the second is `schedule enable`.
-                let known = self.verbs.iter().any(|verb| span.split(' ').next() == Some(verb));
-                let command = if known { span.clone() } else { format!("{group} {span}") };
+                let command = if self.is_verb(span) { span.clone() } else { format!("{group} {span}") };
                 self.parse(row.line, &format!("{command} --json"));
-                group = if known { span.split(' ').next().unwrap_or_default() } else { group };
+                group = span.split_once(' ').map_or(group, |(group, _)| group);
             }
         }
         others.iter().flatten().for_each(|span| self.mention(row.line, span));
+    }
+
+    fn is_verb(&self, text: &str) -> bool {
+        self.verbs.iter().any(|verb| text.split(' ').next() == Some(verb))
     }
 
     fn span(&mut self, span: &Span) {
@@ -96,7 +105,7 @@ impl Check<'_> {
     fn mention(&mut self, line: usize, text: &str) {
         if let Some(command) = text.strip_prefix("cowhand ") {
             self.parse(line, command);
-        } else if text.contains(" -") && self.verbs.iter().any(|verb| text.split(' ').next() == Some(verb)) {
+        } else if text.contains(" -") && self.is_verb(text) {
             self.parse(line, text);
         }
     }
@@ -106,12 +115,15 @@ impl Check<'_> {
     fn run(&mut self, line: usize, command: &str) -> Vec<Answer> {
         let mut answers = Vec::new();
         for mut words in self.forms(line, command) {
-            let expected: &[i32] = match words.first().map(String::as_str) {
+            let verb = words.iter().find(|word| self.is_verb(word)).map(String::as_str);
+            let expected: &[i32] = match verb {
                 // It runs until somebody ends it.
                 Some("demo") => return self.parse_words(line, command, words).into_iter().collect(),
-                // No daemon is started, because the config is not found.
-                Some("start" | "restart") => {
-                    words.extend(["-c".to_owned(), "missing".to_owned()]);
+                // They would start a daemon or wait for a client. They do not, because the config is not found.
+                Some("start" | "restart" | "mcp") => {
+                    if !words.iter().any(|word| word == "-c") {
+                        words.extend(["-c".to_owned(), "missing".to_owned()]);
+                    }
                     &[3]
                 }
                 _ => &[0, 4, 5],

@@ -5,45 +5,45 @@ use std::path::Path;
 /// The languages of fenced blocks. A block without one would not be tested, and is refused.
 const LANGUAGES: [&str; 9] = ["bash", "console", "ini", "json", "markdown", "rust", "sh", "text", "yaml"];
 
-/// The markers `<!-- docs-test: NAME -->`, which stand directly above a block.
-const MARKERS: [&str; 3] = ["not-config", "refused", "output"];
+/// The markers `<!-- docs-test: NAME -->`, which stand directly above a block, and the language of the block.
+const MARKERS: [(&str, &str); 3] = [("not-config", "yaml"), ("refused", "yaml"), ("output", "console")];
 
 #[derive(Default)]
-pub struct Page {
-    pub name: String,
-    pub blocks: Vec<Block>,
-    pub rows: Vec<Row>,
+pub(super) struct Page {
+    pub(super) name: String,
+    pub(super) blocks: Vec<Block>,
+    pub(super) rows: Vec<Row>,
     /// The code spans of the text, without those in tables.
-    pub spans: Vec<Span>,
-    pub problems: Vec<String>,
+    pub(super) spans: Vec<Span>,
+    pub(super) problems: Vec<String>,
 }
 
-pub struct Block {
-    pub line: usize,
-    pub language: String,
-    pub marker: Option<String>,
-    pub text: String,
+pub(super) struct Block {
+    pub(super) line: usize,
+    pub(super) language: String,
+    pub(super) marker: Option<String>,
+    pub(super) text: String,
 }
 
 /// The code spans of each cell of a row of a table.
-pub struct Row {
-    pub line: usize,
+pub(super) struct Row {
+    pub(super) line: usize,
     /// The first cell of the head of the table.
-    pub head: String,
-    pub cells: Vec<Vec<String>>,
+    pub(super) head: String,
+    pub(super) cells: Vec<Vec<String>>,
 }
 
-pub struct Span {
-    pub line: usize,
-    pub text: String,
+pub(super) struct Span {
+    pub(super) line: usize,
+    pub(super) text: String,
 }
 
 impl Page {
-    pub fn read(root: &Path, name: &str) -> Self {
+    pub(super) fn read(root: &Path, name: &str) -> Self {
         Self::of(name, &std::fs::read_to_string(root.join(name)).unwrap())
     }
 
-    pub fn of(name: &str, text: &str) -> Self {
+    pub(super) fn of(name: &str, text: &str) -> Self {
         let mut page = Self { name: name.to_owned(), ..Self::default() };
         let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let mut marker: Option<(usize, String)> = None;
@@ -75,7 +75,8 @@ impl Page {
                 page.add_spans(paragraph.take());
             } else {
                 let paragraph = paragraph.get_or_insert_with(|| Span { line: number, text: String::new() });
-                paragraph.text += &format!("{trimmed}\n");
+                paragraph.text.push_str(trimmed);
+                paragraph.text.push('\n');
             }
         }
         page.add_spans(paragraph);
@@ -87,8 +88,10 @@ impl Page {
         if !LANGUAGES.contains(&block.language.as_str()) {
             self.problems.push(format!("{place}: the language of the block is none of {LANGUAGES:?}"));
         }
-        if let Some(marker) = block.marker.as_deref().filter(|marker| !MARKERS.contains(marker)) {
-            self.problems.push(format!("{place}: the marker `{marker}` is none of {MARKERS:?}"));
+        let known = |marker: &str| MARKERS.contains(&(marker, &block.language));
+        if let Some(marker) = block.marker.as_deref().filter(|marker| !known(marker)) {
+            self.problems
+                .push(format!("{place}: the marker `{marker}` is none of this block; known: {MARKERS:?}"));
         }
         self.blocks.push(block);
     }
@@ -119,5 +122,5 @@ fn cells(row: &str) -> Vec<Vec<String>> {
 fn dedented(lines: &[&str]) -> String {
     let filled = lines.iter().filter(|line| !line.trim().is_empty());
     let depth = filled.map(|line| line.len() - line.trim_start().len()).min().unwrap_or_default();
-    lines.iter().map(|line| format!("{}\n", line.get(depth..).unwrap_or_default())).collect()
+    lines.iter().flat_map(|line| [line.get(depth..).unwrap_or_default(), "\n"]).collect()
 }

@@ -22,28 +22,29 @@ agents:
 ";
 
 #[derive(Clone)]
-pub struct Answer {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(super) struct Answer {
+    pub(super) code: Option<i32>,
+    pub(super) stdout: String,
+    pub(super) stderr: String,
 }
 
 /// A folder with a fleet, and the answers of the commands that ran in it.
-pub struct Program {
-    pub folder: TempDir,
+pub(super) struct Program {
+    pub(super) folder: TempDir,
     answers: BTreeMap<Vec<String>, Answer>,
 }
 
 impl Program {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = TempDir::new().unwrap();
         fs::create_dir(folder.path().join("tasks")).unwrap();
+        fs::write(folder.path().join("tasks/1.md"), "Paint the fence.\n").unwrap();
         fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
         Self { folder, answers: BTreeMap::new() }
     }
 
     /// Runs a command, or returns its answer if it has run before.
-    pub fn answer(&mut self, words: &[String]) -> Answer {
+    pub(super) fn answer(&mut self, words: &[String]) -> Answer {
         if let Some(answer) = self.answers.get(words) {
             return answer.clone();
         }
@@ -53,7 +54,7 @@ impl Program {
     }
 
     /// Runs a command for at most half a minute, with an empty standard input.
-    pub fn run<W: AsRef<str>>(&self, words: &[W], variables: &[(String, String)]) -> Answer {
+    pub(super) fn run<W: AsRef<str>>(&self, words: &[W], variables: &[(String, String)]) -> Answer {
         let output = Command::new("timeout")
             .args(["30", env!("CARGO_BIN_EXE_cowhand")])
             .args(words.iter().map(AsRef::as_ref))

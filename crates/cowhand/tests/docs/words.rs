@@ -3,14 +3,15 @@
 use std::path::Path;
 
 /// What stands for each placeholder. The names are those of the fleet in which commands run.
-const PLACEHOLDERS: [(&str, &str); 20] = [
+const PLACEHOLDERS: [(&str, &str); 21] = [
     ("ADDRESS:PORT", "127.0.0.1:0"),
     ("AGENT", "coder"),
     ("AGENT/SCHEDULE", "coder/nightly"),
+    ("ASK", "job-2026-01-05-k3x9q2.1"),
     ("DIR", "."),
     ("FILE", "fleet.db"),
     ("ID", "job-2026-01-05-k3x9q2"),
-    ("ITEM", "files:1"),
+    ("ITEM", "files-1"),
     ("JOB", "job-2026-01-05-k3x9q2"),
     ("KEY", "key"),
     ("N", "3"),
@@ -27,21 +28,21 @@ const PLACEHOLDERS: [(&str, &str); 20] = [
 ];
 
 /// Returns what follows `cowhand` in a line of a shell, if the line runs it.
-pub fn command_in(line: &str) -> Option<&str> {
+pub(super) fn command_in(line: &str) -> Option<&str> {
     let line = line.trim_start_matches("$ ");
     let line = line.strip_prefix("source <(").unwrap_or(line);
     line.strip_prefix("cowhand ").or_else(|| line.strip_prefix("cargo run --release -- "))
 }
 
 /// Returns the words before the first option or placeholder.
-pub fn verb(command: &str) -> String {
+pub(super) fn verb(command: &str) -> String {
     let is_verb = |word: &&str| word.chars().all(|letter| letter.is_ascii_lowercase());
     command.split(' ').take_while(is_verb).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns each form of a command: with and without `[X]`, and with each of `a|b`. Placeholders are replaced,
 /// and an absolute path is put below the folder.
-pub fn forms(command: &str, folder: &Path) -> Result<Vec<Vec<String>>, String> {
+pub(super) fn forms(command: &str, folder: &Path) -> Result<Vec<Vec<String>>, String> {
     let mut forms = vec![Vec::new()];
     for (word, quoted) in split(command) {
         let choices = if quoted { vec![Some(word)] } else { choices(&word) };

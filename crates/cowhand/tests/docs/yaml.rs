@@ -8,76 +8,114 @@ use serde_json::Value;
 use super::markdown::{Block, Page};
 use super::program::Program;
 
-/// The keys that the program accepts at the places where a fragment can stand.
-pub struct Keys {
-    root: BTreeSet<String>,
-    agent: BTreeSet<String>,
-    schedule: BTreeSet<String>,
+const AGENT: &str = "agents:\n  - name: coder\n";
+const SCHEDULES: &str = "agents:\n  - name: coder\n    schedules:\n";
+const HOOKS: &str = "agents:\n  - name: coder\n    hooks:\n      after_run:\n";
+
+/// A place in a config where a fragment can stand.
+struct Place {
+    /// The keys that the program accepts there.
+    keys: BTreeSet<String>,
+    /// The lines above the fragment.
+    above: String,
+    depth: usize,
 }
 
-impl Keys {
-    pub fn of(program: &Program) -> Self {
+/// The places for a map, for a list, and for schedules with their names; the first that fits is taken.
+pub(super) struct Places {
+    maps: Vec<Place>,
+    lists: Vec<Place>,
+    schedules: Place,
+}
+
+impl Places {
+    pub(super) fn of(program: &Program) -> Self {
         let printed = program.run(&["config", "schema"], &[]).stdout;
         let schema: Value = serde_json::from_str(&printed).unwrap();
-        let of = |name: &str| properties(&schema["$defs"][name]);
-        Self { root: properties(&schema), agent: of("PartialAgent"), schedule: of("PartialSchedule") }
+        let place = |name: &str, above: &str, depth: usize| {
+            let keys = properties(if name.is_empty() { &schema } else { &schema["$defs"][name] });
+            assert!(!keys.is_empty(), "the schema has no keys of {name}");
+            Place { keys, above: above.to_owned(), depth }
+        };
+        let maps = vec![
+            place("", "", 0),
+            place("PartialAgent", AGENT, 4),
+            place("PartialSchedule", &format!("{SCHEDULES}      nightly:\n"), 8),
+            place("PartialDefaults", "agents: []\ndefaults:\n", 2),
+            place("PartialServer", "agents: []\nserver:\n", 2),
+            place("PartialWorkSource", &format!("{AGENT}    work_source:\n"), 6),
+            place("PartialHook", &format!("{HOOKS}        -\n"), 10),
+        ];
+        let lists = vec![place("PartialAgentEntry", "agents:\n", 2), place("PartialHook", HOOKS, 8)];
+        Self { maps, lists, schedules: place("PartialSchedule", SCHEDULES, 6) }
     }
 
     /// Returns a whole config with the fragment at the place that its keys show, if there is one.
     fn place(&self, text: &str) -> Option<String> {
-        let keys = top_keys(text);
-        let all_of = |known: &BTreeSet<String>, keys: &[String]| keys.iter().all(|key| known.contains(key));
-        if all_of(&self.root, &keys) {
-            let agents = if keys.iter().any(|key| key == "agents") { "" } else { "agents: []\n" };
-            return Some(format!("{text}{agents}"));
+        let (places, keys) = if text.starts_with("- ") {
+            (
+                &self.lists,
+                top_keys(&without_indentation(&text.replace("\n- ", "\n  ").replacen("- ", "  ", 1))),
+            )
+        } else {
+            (&self.maps, top_keys(text))
+        };
+        let Some(place) = places.iter().find(|place| place.has(&keys)) else {
+            let below = top_keys(&without_indentation(text));
+            return (!below.is_empty() && self.schedules.has(&below)).then(|| self.schedules.with(text));
+        };
+        let has = |name: &str| keys.iter().any(|key| key == name);
+        let config = place.with(text);
+        if place.depth == 0 && !has("agents") {
+            return Some(format!("{config}agents: []\n"));
         }
-        if all_of(&self.agent, &keys) {
-            let name = if keys.iter().any(|key| key == "name") { "" } else { " name: coder" };
-            return Some(format!("agents:\n  -{name}\n{}", indented(text, 4)));
-        }
-        let schedules = "agents:\n  - name: coder\n    schedules:\n";
-        if all_of(&self.schedule, &keys) {
-            return Some(format!("{schedules}      nightly:\n{}", indented(text, 8)));
-        }
-        let second = second_keys(text);
-        let named = !second.is_empty() && all_of(&self.schedule, &second);
-        named.then(|| format!("{schedules}{}", indented(text, 6)))
+        let named = place.above == AGENT && has("name");
+        Some(if named { config.replacen(" name: coder", "", 1) } else { config })
+    }
+}
+
+impl Place {
+    fn has(&self, keys: &[String]) -> bool {
+        keys.iter().all(|key| self.keys.contains(key))
+    }
+
+    fn with(&self, text: &str) -> String {
+        let depth = self.depth;
+        let lines: Vec<String> = text.lines().map(|line| format!("{:depth$}{line}\n", "")).collect();
+        format!("{}{}", self.above, lines.concat())
     }
 }
 
 /// Checks the YAML blocks of the page and returns how many there are.
-pub fn check(page: &Page, keys: &Keys, problems: &mut Vec<String>) -> usize {
+pub(super) fn check(page: &Page, places: &Places, problems: &mut Vec<String>) -> usize {
     let blocks = page.blocks.iter().filter(|block| block.language == "yaml");
     let blocks = blocks.filter(|block| block.marker.as_deref() != Some("not-config"));
     let check = |block: &Block| {
-        if let Err(problem) = check_block(block, keys) {
+        if let Err(problem) = check_block(block, places) {
             problems.push(format!("{}:{}: {problem}", page.name, block.line));
         }
     };
     blocks.map(check).count()
 }
 
-fn check_block(block: &Block, keys: &Keys) -> Result<(), String> {
-    let config = keys.place(&block.text).ok_or(
-        "the block is no fleet, and no keys of an agent or of a schedule, and no schedules with names; \
-         `<!-- docs-test: not-config -->` above it marks other YAML",
+fn check_block(block: &Block, places: &Places) -> Result<(), String> {
+    let config = places.place(&block.text).ok_or(
+        "the keys of the block are not those of a fleet, an agent, a schedule or another known place; \
+         `<!-- docs-test: not-config -->` above the block marks YAML that is not config",
     )?;
     let program = Program::new();
     let at = |name: &str| program.folder.path().join(name);
     fs::write(at("cowhand.yaml"), &config).unwrap();
-    for path in values_of(&config, "path:").chain(values_of(&config, "- path:")) {
-        let file = at(path);
-        fs::create_dir_all(file.parent().unwrap()).unwrap();
-        match path.rsplit_once('/') {
-            Some((_, "cowhand.yaml")) => fs::write(file, "agents: []\n").unwrap(),
-            Some((_, name)) if name.ends_with(".yaml") => fs::write(file, "name: other\n").unwrap(),
-            _ => fs::create_dir_all(file).unwrap(),
-        }
+    for name in config.lines().filter_map(|line| line.trim().strip_prefix("- path: ")) {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        let text = if name.ends_with("/cowhand.yaml") { "agents: []\n" } else { "name: other\n" };
+        fs::write(at(name), text).unwrap();
     }
     let answer = program.run(&["config", "check"], &variables(&config));
     match (block.marker.as_deref(), answer.code) {
-        (Some("refused"), Some(3)) | (None, Some(0)) => Ok(()),
+        (Some("refused"), Some(3)) => Ok(()),
         (Some("refused"), _) => Err("the block is accepted, and its marker says `refused`".to_owned()),
+        (_, Some(0)) => Ok(()),
         _ => Err(format!("{}{}", answer.stdout, answer.stderr)),
     }
 }
@@ -86,10 +124,6 @@ fn check_block(block: &Block, keys: &Keys) -> Result<(), String> {
 fn variables(config: &str) -> Vec<(String, String)> {
     let names = config.split("${").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
     names.map(|name| (name.to_owned(), "value".to_owned())).collect()
-}
-
-fn values_of<'a>(config: &'a str, key: &'a str) -> impl Iterator<Item = &'a str> {
-    config.lines().filter_map(move |line| line.trim().strip_prefix(key)).map(str::trim)
 }
 
 /// Returns the names of all properties of an object in the schema, of all its variants.
@@ -105,12 +139,7 @@ fn top_keys(text: &str) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with([' ', '#', '-'])).filter_map(key).collect()
 }
 
-/// Returns the keys one level below, where that level is indented by two.
-fn second_keys(text: &str) -> Vec<String> {
-    let below: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-    top_keys(&below.join("\n"))
-}
-
-fn indented(text: &str, depth: usize) -> String {
-    text.lines().map(|line| format!("{:depth$}{line}\n", "")).collect()
+/// Returns the lines that are indented, each without its first two spaces.
+fn without_indentation(text: &str) -> String {
+    text.lines().filter_map(|line| line.strip_prefix("  ")).flat_map(|line| [line, "\n"]).collect()
 }
