@@ -29,7 +29,12 @@ fn pages() -> Vec<Page> {
 
 /// Returns the verbs that `cowhand --help` lists.
 fn verbs(program: &Program) -> Vec<String> {
-    let help = program.run(&["--help"], &[]).stdout;
+    listed(program, &["--help"])
+}
+
+/// Returns the verbs in a help text.
+fn listed(program: &Program, arguments: &[&str]) -> Vec<String> {
+    let help = program.run(arguments, &[]).stdout;
     let listed =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
@@ -75,6 +80,25 @@ fn each_command_is_accepted() {
     assert!(total.run > 0 && total.parsed > 0);
 }
 
+/// The page says that it lists every verb.
+#[test]
+fn the_overview_has_each_verb() {
+    let program = Program::new();
+    let pages = pages();
+    let page = pages.iter().find(|page| page.name == "docs/cli.md").unwrap();
+    let spans = page.rows.iter().filter_map(|row| row.cells.first()?.first()?.strip_prefix("cowhand "));
+    let described: Vec<String> = spans.map(words::verb).collect();
+    let mut missing = Vec::new();
+    for verb in verbs(&program).into_iter().filter(|verb| verb != "help") {
+        let below = listed(&program, &[&verb, "--help"]);
+        let below: Vec<String> =
+            below.iter().filter(|below| *below != "help").map(|below| format!("{verb} {below}")).collect();
+        let all = if below.is_empty() { vec![verb] } else { below };
+        missing.extend(all.into_iter().filter(|verb| !described.contains(verb)));
+    }
+    assert_eq!(missing, [""; 0]);
+}
+
 #[test]
 fn each_fragment_has_a_place() {
     let places = Places::of(&Program::new());
@@ -114,6 +138,10 @@ fn mistakes_are_found() {
     let table = [
         ("```yaml\nagents:\n  - name: coder\n    modle: opus\n```", "page.md:1: error: unknown key"),
         ("Text.\n\n```yaml\ntimeout: soon\n```", "page.md:3: error:"),
+        (
+            "```yaml\nagents:\n  - name: coder\n    work_source: {type: files, path: tasks}\n```",
+            "page.md:1: warning: nothing takes items",
+        ),
         ("```yaml\nservices: {web: {image: node}}\n```", "page.md:1: the keys of the block are not"),
         ("<!-- docs-test: refused -->\n```yaml\nagents: []\n```", "page.md:2: the block is accepted"),
         (

@@ -115,14 +115,27 @@ fn check_block(block: &Block, places: &Places) -> Result<(), String> {
     match (block.marker.as_deref(), answer.code) {
         (Some("refused"), Some(3)) => Ok(()),
         (Some("refused"), _) => Err("the block is accepted, and its marker says `refused`".to_owned()),
-        (_, Some(0)) => Ok(()),
+        (_, Some(0)) => match unexpected_warning(&block.text, &answer.stderr) {
+            Some(warning) => Err(warning.to_owned()),
+            None => Ok(()),
+        },
         _ => Err(format!("{}{}", answer.stdout, answer.stderr)),
     }
 }
 
-/// Returns a value for each variable `${NAME}` that the config uses.
+/// Returns a warning about a config that people would copy as it is. A fragment may need what is around it,
+/// and an example of another key may have no schedules.
+fn unexpected_warning<'a>(text: &str, printed: &'a str) -> Option<&'a str> {
+    let is_whole = top_keys(text).iter().any(|key| key == "agents");
+    let mut warnings = printed.lines().filter(|line| line.starts_with("warning: "));
+    warnings.find(|line| is_whole && !line.ends_with("it has no schedules and no prompt"))
+}
+
+/// Returns a value for each variable that the config uses: `${NAME}` or `secret_env: NAME`.
 fn variables(config: &str) -> Vec<(String, String)> {
-    let names = config.split("${").skip(1).filter_map(|rest| rest.split(['}', ':']).next());
+    let in_text = config.split("${").skip(1);
+    let secrets = config.split("secret_env: ").skip(1);
+    let names = in_text.chain(secrets).filter_map(|rest| rest.split(['}', ':', ',', ' ', '\n']).next());
     names.map(|name| (name.to_owned(), "value".to_owned())).collect()
 }
 
