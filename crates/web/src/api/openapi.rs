@@ -1,4 +1,4 @@
-//! The OpenAPI document, generated from the list of routes and their types.
+//! The `OpenAPI` document, generated from the list of routes and their types.
 
 use axum::Json;
 use cowhand_core::id::{AgentName, JobId, ScheduleName, TokenName};

@@ -1,4 +1,4 @@
-//! Cache of list pages, with the ETag by which GitHub can answer that a page has not changed.
+//! Cache of list pages, with the `ETag` by which GitHub can answer that a page has not changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

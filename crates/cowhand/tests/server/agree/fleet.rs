@@ -21,7 +21,7 @@ agents:
     instances: {max_concurrent: 4}
     schedules:
       nightly: {type: cron, cron: "30 HOUR * * *", timezone: Europe/Berlin, prompt: Work.}
-      office: {type: cron, cron: "*/5 * * * *", timezone: UTC, active_hours: {start: "HOUR:00", end: "HOUR:30"}, prompt: Work.}
+      office: {type: cron, cron: "0 0 1 1 *", timezone: UTC, active_hours: {start: "HOUR:00", end: "HOUR:30"}, prompt: Work.}
       often: {type: interval, interval: 9h, prompt: Work.}
       later: {type: interval, interval: 9h, start_at: "2199-01-01T00:00:00Z", prompt: Work.}
       switched: {type: cron, cron: "30 HOUR * * *", timezone: UTC, prompt: Work.}
