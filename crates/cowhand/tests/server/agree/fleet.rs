@@ -21,7 +21,7 @@ agents:
     instances: {max_concurrent: 4}
     schedules:
       nightly: {type: cron, cron: "30 HOUR * * *", timezone: Europe/Berlin, prompt: Work.}
-      office: {type: cron, cron: "0 0 1 1 *", timezone: UTC, active_hours: {start: "HOUR:00", end: "HOUR:30"}, prompt: Work.}
+      office: {type: cron, cron: "15 EARLIER,HOUR * * *", timezone: UTC, active_hours: {start: "HOUR:00", end: "HOUR:30"}, prompt: Work.}
       often: {type: interval, interval: 9h, prompt: Work.}
       later: {type: interval, interval: 9h, start_at: "2199-01-01T00:00:00Z", prompt: Work.}
       switched: {type: cron, cron: "30 HOUR * * *", timezone: UTC, prompt: Work.}
@@ -178,7 +178,8 @@ fn fleet() -> String {
     let hour = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).hour();
     let offset = 12 - hour;
     let zone = format!("Etc/GMT{}{}", if offset > 0 { '-' } else { '+' }, offset.abs());
-    FLEET.replace("HOUR", &format!("{:02}", (hour + 12) % 24)).replace("ZONE", &zone)
+    let ahead = |hours| format!("{:02}", (hour + hours) % 24);
+    FLEET.replace("HOUR", &ahead(12)).replace("EARLIER", &ahead(6)).replace("ZONE", &zone)
 }
 
 fn without_full(fleet: &str) -> String {
