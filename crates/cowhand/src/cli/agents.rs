@@ -11,13 +11,13 @@ use super::{Failure, place};
 use cowhand_web::api::{AgentView, Page};
 
 #[derive(Debug, Args)]
-pub(super) struct Agents {
+pub(super) struct AgentsArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Agents {
+impl AgentsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let agents =
             place::ask(config, async |client| Ok(client.get::<Page<AgentView>>("agents").await?.items))?;

@@ -14,7 +14,7 @@ use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
 
 #[derive(Debug, Args)]
-pub(super) struct Asks {
+pub(super) struct AsksArgs {
     /// Show only this ask, in full
     #[arg(value_name = "ASK", add = complete::asks())]
     id: Option<AskName>,
@@ -27,7 +27,7 @@ pub(super) struct Asks {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Approve {
+pub(super) struct ApproveArgs {
     /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
@@ -40,7 +40,7 @@ pub(super) struct Approve {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Deny {
+pub(super) struct DenyArgs {
     /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
@@ -53,7 +53,7 @@ pub(super) struct Deny {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct AnswerIt {
+pub(super) struct AnswerArgs {
     /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
@@ -64,7 +64,7 @@ pub(super) struct AnswerIt {
     json: bool,
 }
 
-impl Asks {
+impl AsksArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if let Some(id) = &self.id {
             let ask: Ask = place::ask(config, async |client| Ok(client.get(&format!("asks/{id}")).await?))?;
@@ -88,19 +88,19 @@ impl Asks {
     }
 }
 
-impl Approve {
+impl ApproveArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         answer(config, &self.id, AnswerWord::Allow, self.message, self.json)
     }
 }
 
-impl Deny {
+impl DenyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         answer(config, &self.id, AnswerWord::Deny, self.message, self.json)
     }
 }
 
-impl AnswerIt {
+impl AnswerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         answer(config, &self.id, AnswerWord::Text, Some(self.text), self.json)
     }

@@ -12,22 +12,27 @@ use cowhand_core::event::Event;
 use jiff::Timestamp;
 
 use super::advice::advised;
-use super::place::{Place, cannot, wait};
+use super::place::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
-use super::started::Started;
+use super::started::StartOptions;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::herdctl::HerdctlFolder;
 use cowhand_run::process::ProcessIdentity;
 use cowhand_store::Imported;
-use cowhand_web::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
+use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusView};
 
 const LOOK: Duration = Duration::from_millis(50);
 /// Longest time for which the socket may exist while no daemon answers.
 const UNANSWERED: Duration = Duration::from_secs(10);
 
 /// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
-pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -> Result<(), Failure> {
+pub(super) fn start(
+    place: &FleetLocation,
+    started: &StartOptions,
+    fresh: bool,
+    json: bool,
+) -> Result<(), Failure> {
     show_warnings(place);
     if let Some(note) = config::left_by_herdctl(&place.config) {
         print::note(note);
@@ -67,7 +72,7 @@ pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -
 }
 
 /// Prints what this start imported from herdctl. The import is among the first events of a fleet.
-fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
+fn print_import(place: &FleetLocation, began: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
         place.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
     let imported = events.items.iter().filter(|event| event.at >= began);
@@ -76,7 +81,7 @@ fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
 }
 
 /// Prints the warnings of `config check`. The daemon itself reports errors, and does not start.
-fn show_warnings(place: &Place) {
+fn show_warnings(place: &FleetLocation) {
     let FromDisk { loaded, env_notes, .. } = config::load(&place.config);
     env_notes.iter().for_each(print::note);
     if loaded.errors() == 0 && loaded.warnings() > 0 {
@@ -107,7 +112,7 @@ pub(super) fn ready_line(url: Option<&str>) -> String {
 
 const GOES_ON: &str = "the daemon may come up all the same; `cowhand status` tells";
 
-async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView, Failure> {
+async fn ready(place: &FleetLocation, mut child: Child, said: u64) -> Result<DaemonView, Failure> {
     let patience = Instant::now() + UNANSWERED;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
@@ -123,7 +128,7 @@ async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView,
     }
 }
 
-fn spawn(place: &Place, arguments: &[String]) -> Result<Child, Failure> {
+fn spawn(place: &FleetLocation, arguments: &[String]) -> Result<Child, Failure> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
@@ -144,13 +149,13 @@ fn spawn(place: &Place, arguments: &[String]) -> Result<Child, Failure> {
         .map_err(|error| cannot("cannot start the daemon", &error))
 }
 
-async fn daemon(place: &Place) -> Result<Option<DaemonView>, Problem> {
+async fn daemon(place: &FleetLocation) -> Result<Option<DaemonView>, ApiProblem> {
     let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
-    Ok(Some(client.get::<Status>("status").await?.daemon))
+    Ok(Some(client.get::<StatusView>("status").await?.daemon))
 }
 
 /// Returns the reason why the daemon ended: the error in its log after the offset `from`.
-fn tail(place: &Place, from: u64) -> String {
+fn tail(place: &FleetLocation, from: u64) -> String {
     let mut text = String::new();
     let read = fs::File::open(place.state.log()).and_then(|mut log| {
         log.seek(SeekFrom::Start(from))?;
@@ -178,14 +183,14 @@ fn last_words(log: &str) -> String {
 }
 
 /// Builds the failure for a state folder that cannot be used.
-pub(super) fn unusable(place: &Place, error: &io::Error) -> Failure {
+pub(super) fn unusable(place: &FleetLocation, error: &io::Error) -> Failure {
     cannot(&format!("cannot use the state folder {}", place.state.path().display()), error)
 }
 
 /// Waits until nobody holds the state folder and the process, if known, has ended. Returns whether both
 /// happened in time.
 pub(super) async fn gone(
-    place: &Place,
+    place: &FleetLocation,
     process: Option<ProcessIdentity>,
     patience: Duration,
 ) -> Result<bool, Failure> {

@@ -9,13 +9,13 @@ use cowhand_core::size::in_words;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::place::{Place, WayIn, cannot};
+use super::place::{Connection, FleetLocation, cannot};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::{self, Contents};
 use cowhand_engine::config;
 
 #[derive(Debug, Args)]
-pub(super) struct Backup {
+pub(super) struct BackupArgs {
     /// File to write; an existing file is not overwritten
     file: PathBuf,
     /// Leave out the output of jobs
@@ -34,9 +34,9 @@ struct Made<'m> {
     outputs: u64,
 }
 
-impl Backup {
+impl BackupArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         if self.file.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
@@ -66,7 +66,7 @@ impl Backup {
     }
 
     /// Writes the backup under a temporary name until it is complete and on disk.
-    async fn write(&self, client: &WayIn<'_>) -> Result<(Contents, u64), Failure> {
+    async fn write(&self, client: &Connection<'_>) -> Result<(Contents, u64), Failure> {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
@@ -87,7 +87,7 @@ impl Backup {
     }
 }
 
-fn has_store(place: &Place) -> bool {
+fn has_store(place: &FleetLocation) -> bool {
     place.state.database().exists() || config::load(&place.config).loaded.roster.store.is_some()
 }
 

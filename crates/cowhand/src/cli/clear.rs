@@ -9,7 +9,7 @@ use super::{Failure, complete, place, print};
 use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
-pub(super) struct Clear {
+pub(super) struct ClearArgs {
     /// Agent whose sessions are cleared
     #[arg(add = complete::agents())]
     agent: AgentName,
@@ -18,7 +18,7 @@ pub(super) struct Clear {
     json: bool,
 }
 
-impl Clear {
+impl ClearArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
             let view: AgentView = client.post(&format!("agents/{}/clear", self.agent), &()).await?;

@@ -14,7 +14,7 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::roster::Roster;
 
 use super::Failure;
-use super::place::{Place, WayIn};
+use super::place::{Connection, FleetLocation};
 use cowhand_engine::config;
 use cowhand_engine::state::StateFolder;
 use cowhand_web::api::Page;
@@ -126,12 +126,12 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
 }
 
 /// Sends a request to the fleet. Returns none if the config has errors or no answer comes in time.
-fn ask<T>(question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>) -> Option<T> {
+fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
         return None;
     }
-    let place = Place { state: StateFolder::beside(&file), config: file };
+    let place = FleetLocation { state: StateFolder::beside(&file), config: file };
     let answer = place.ask(async |client| {
         tokio::time::timeout(PATIENCE, question(client)).await.unwrap_or_else(|_| Err(Failure::usage("")))
     });

@@ -7,7 +7,7 @@ use super::place::cannot;
 use super::{Failure, complete, print};
 
 #[derive(Debug, Args)]
-pub(super) struct Completions {
+pub(super) struct CompletionsArgs {
     /// Shell to print the script for
     shell: Shell,
 }
@@ -21,7 +21,7 @@ enum Shell {
     Zsh,
 }
 
-impl Completions {
+impl CompletionsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let name = match self.shell {
             Shell::Bash => "bash",

@@ -6,40 +6,40 @@ use clap::{Args, Subcommand};
 use cowhand_core::config::{Loaded, editor, report};
 
 use super::advice::advised;
-use super::place::Place;
+use super::place::FleetLocation;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Config {
+pub(super) enum ConfigVerb {
     /// Find all errors, with file, line and column
-    Check(Output),
+    Check(ConfigOutputArgs),
     /// Print the config as it runs: resolved, merged, secrets masked
-    Show(Output),
+    Show(ConfigOutputArgs),
     /// Print the JSON Schema, for completion in editors
-    Schema(Schema),
+    Schema(ConfigSchemaArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct ConfigOutputArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Schema {
+pub(super) struct ConfigSchemaArgs {
     /// Print the schema of an agent file instead of the fleet's file
     #[arg(long)]
     agent: bool,
 }
 
-impl Config {
+impl ConfigVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::Check(output) => check(config, output.json),
             Self::Show(output) => show(config, output.json),
-            Self::Schema(Schema { agent }) => {
+            Self::Schema(ConfigSchemaArgs { agent }) => {
                 let schema = if agent { editor::agent_schema() } else { editor::fleet_schema() };
                 print::line(format!("{schema:#}"));
                 Ok(())
@@ -86,7 +86,7 @@ fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
     let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    let place = Place::of(found.file);
+    let place = FleetLocation::of(found.file);
     let config::FromDisk { loaded, notes, .. } = config::load(&place.config);
     place.note(found.note);
     if place.runs_other_file().is_some() {

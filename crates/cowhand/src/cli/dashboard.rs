@@ -8,13 +8,13 @@ use super::{Failure, place, print};
 use cowhand_web::api::LoginLink;
 
 #[derive(Debug, Args)]
-pub(super) struct Dashboard {
+pub(super) struct DashboardArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Dashboard {
+impl DashboardArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let link: LoginLink = place::ask(config, async |client| Ok(client.post("login", &()).await?))?;
         if self.json {

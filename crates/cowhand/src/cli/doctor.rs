@@ -8,7 +8,7 @@ use cowhand_core::config::{Loaded, report};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
-use super::place::{Place, wait};
+use super::place::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
@@ -16,19 +16,19 @@ use cowhand_engine::prune::files;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
-use cowhand_web::api::{Client, Code, Page, Status};
+use cowhand_web::api::{Client, Code, Page, StatusView};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug, Args)]
-pub(super) struct Doctor {
+pub(super) struct DoctorArgs {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
 }
 
-impl Doctor {
+impl DoctorArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&place.config);
         let mut findings = vec![
             Finding::of("config", of_config(&loaded, &place.config)),
@@ -136,11 +136,11 @@ const fn is_large(bytes: u64, files: usize) -> bool {
     bytes > 1_000_000_000 || files > 10_000
 }
 
-async fn store(place: &Place, configured: Option<&str>) -> Result<String, String> {
+async fn store(place: &FleetLocation, configured: Option<&str>) -> Result<String, String> {
     let state = &place.state;
     // The daemon may have opened another file than the one at this path now.
     if let Ok(Some(client)) = Client::of_daemon(state).await {
-        let status = client.get::<Status>("status").await.map_err(|problem| problem.message)?;
+        let status = client.get::<StatusView>("status").await.map_err(|problem| problem.message)?;
         if let Some(problem) = status.daemon.store_problem {
             return Err(problem);
         }
@@ -172,11 +172,11 @@ async fn store(place: &Place, configured: Option<&str>) -> Result<String, String
     Ok(format!("{place} answers all {} kinds of question, and what it holds can be read", checked?))
 }
 
-async fn daemon(place: &Place) -> Result<String, String> {
+async fn daemon(place: &FleetLocation) -> Result<String, String> {
     let state = &place.state;
     let answer = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
-        client.get::<Status>("status").await.map(Some)
+        client.get::<StatusView>("status").await.map(Some)
     };
     match answer.await {
         Ok(Some(status)) => {

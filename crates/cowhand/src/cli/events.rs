@@ -9,14 +9,14 @@ use cowhand_core::event::{Event, Fact, JobOutput};
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::follow::Until;
+use super::follow::FollowUntil;
 use super::{Failure, follow, interrupt, number, place, print};
 use cowhand_engine::view::line::readable;
 use cowhand_web::api::Page;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(super) struct Events {
+pub(super) struct EventsArgs {
     /// Continue with new events as they happen
     #[arg(short, long)]
     follow: bool,
@@ -37,7 +37,7 @@ pub(super) struct Events {
     json: bool,
 }
 
-impl Events {
+impl EventsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
         let audit = if self.audit { "&audit=1" } else { "" };
@@ -66,7 +66,7 @@ impl Events {
                 event.seq
             };
             let goes_on = || Some(format!("`cowhand events -f --after {}` goes on from here", heard.get()));
-            let follows = follow::lines(client, Until::Never, last, address, hear);
+            let follows = follow::lines(client, FollowUntil::Never, last, address, hear);
             interrupt::unless_telling(follows, goes_on).await
         })
     }

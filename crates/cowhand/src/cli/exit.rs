@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 
 use super::advice::advised;
-use cowhand_web::api::{Code, Problem};
+use cowhand_web::api::{ApiProblem, Code};
 
 /// Exit code of a verb; scripts can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,8 +102,8 @@ impl Failure {
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
+impl From<ApiProblem> for Failure {
+    fn from(problem: ApiProblem) -> Self {
         let exit = match problem.code {
             Code::BadRequest | Code::BadMethod | Code::TooSlow | Code::NotAWebhook => Exit::Usage,
             Code::Unauthorized

@@ -9,9 +9,9 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
 
-use super::place::{Place, WayIn};
+use super::place::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
-use cowhand_web::api::{Client, Code, Problem};
+use cowhand_web::api::{ApiProblem, Client, Code};
 
 /// Longest absence of a daemon before following ends with an error. A restart takes a second; a restart by
 /// systemd, with its pause, must not end it either.
@@ -21,7 +21,7 @@ const LASTED: Duration = Duration::from_secs(1);
 
 /// Condition under which no further line is expected.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Until<'a> {
+pub(super) enum FollowUntil<'a> {
     /// The available lines are all lines.
     Now,
     /// This job has ended.
@@ -29,7 +29,7 @@ pub(super) enum Until<'a> {
     Never,
 }
 
-impl Until<'_> {
+impl FollowUntil<'_> {
     async fn is_over(self, client: &Client) -> bool {
         match self {
             Self::Now => true,
@@ -44,8 +44,8 @@ impl Until<'_> {
 /// Passes each line of an answer on once. `at` is the position: a repeated request starts there, and each
 /// line advances it.
 pub(super) async fn lines<C: Copy>(
-    way_in: &WayIn<'_>,
-    until: Until<'_>,
+    way_in: &Connection<'_>,
+    until: FollowUntil<'_>,
     mut at: C,
     address: impl Fn(C) -> String,
     mut hear: impl FnMut(C, &str) -> C,
@@ -80,7 +80,7 @@ async fn pass_on<C: Copy>(
     at: &mut C,
     address: impl Fn(C) -> String,
     mut hear: impl FnMut(C, &str) -> C,
-) -> Result<(), Problem> {
+) -> Result<(), ApiProblem> {
     let mut lines = client.lines(&address(*at)).await?;
     while let Some(line) = lines.next().await? {
         *at = hear(*at, &line);
@@ -89,7 +89,7 @@ async fn pass_on<C: Copy>(
 }
 
 /// Gets one answer, from the store or the next daemon if this daemon has ended.
-pub(super) async fn get<T: DeserializeOwned>(way_in: &WayIn<'_>, path: &str) -> Result<T, Failure> {
+pub(super) async fn get<T: DeserializeOwned>(way_in: &Connection<'_>, path: &str) -> Result<T, Failure> {
     let mut absence = Absence::default();
     loop {
         let problem = match way_in.get(path).await {
@@ -116,13 +116,13 @@ struct Absence {
 impl Absence {
     /// Checks whether this problem is the first sign that no daemon runs. Then the store has all there is for
     /// now.
-    fn begins_with(&self, problem: &Problem) -> bool {
+    fn begins_with(&self, problem: &ApiProblem) -> bool {
         problem.code == Code::NoDaemon && !self.told
     }
 
     /// Waits until the next request. Fails if the problem is not an absence, or if the absence takes too
     /// long.
-    async fn bear(&mut self, client: &WayIn<'_>, problem: Problem) -> Result<(), Failure> {
+    async fn bear(&mut self, client: &Connection<'_>, problem: ApiProblem) -> Result<(), Failure> {
         let away = matches!(
             problem.code,
             Code::Unavailable | Code::StoreUnavailable | Code::Busy | Code::NoDaemon | Code::Stopping
@@ -142,7 +142,7 @@ impl Absence {
     }
 }
 
-fn given_up(place: &Place, problem: Problem) -> Failure {
+fn given_up(place: &FleetLocation, problem: ApiProblem) -> Failure {
     if problem.code != Code::NoDaemon {
         return problem.into();
     }

@@ -11,7 +11,7 @@ use super::place::cannot;
 use super::{Exit, Failure, advice, print};
 
 #[derive(Debug, Args)]
-pub(super) struct Init {
+pub(super) struct InitArgs {
     /// Write a cowhand.yaml even if a herdctl.yaml is beside it, which is then no longer used
     #[arg(long)]
     force: bool,
@@ -22,7 +22,7 @@ pub(super) struct Init {
 
 const FLEET: &str = include_str!("init.yaml");
 
-impl Init {
+impl InitArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let here = config.unwrap_or(Path::new("."));
         let file = if here.is_dir() { here.join("cowhand.yaml") } else { here.to_owned() };

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::advice::{self, advised};
 use super::asks::what as asked;
-use super::place::WayIn;
+use super::place::Connection;
 use super::spinner::Spinner;
 use super::{Exit, Failure, complete, follow, interrupt, logs, place, print};
 use cowhand_engine::view::line::folded;
@@ -23,9 +23,9 @@ use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, Workspac
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(super) struct Job {
+pub(super) struct JobArgs {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<JobVerb>,
     /// ID of the job, as `cowhand jobs` lists it; its last six characters are enough
     #[arg(value_name = "JOB", required = true, add = complete::jobs())]
     id: Option<JobName>,
@@ -38,13 +38,13 @@ pub(super) struct Job {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum JobVerb {
     /// Remove an ended job, with all its output
-    Delete(Delete),
+    Delete(DeleteArgs),
 }
 
 #[derive(Debug, Args)]
-struct Delete {
+struct DeleteArgs {
     /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: JobName,
@@ -53,7 +53,7 @@ struct Delete {
     json: bool,
 }
 
-impl Delete {
+impl DeleteArgs {
     fn run(&self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("jobs/{}", self.id);
         let job: JobRecord = place::ask(config, async |client| Ok(client.delete(&address).await?))?;
@@ -66,9 +66,9 @@ impl Delete {
     }
 }
 
-impl Job {
+impl JobArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        if let Some(Verb::Delete(delete)) = self.verb {
+        if let Some(JobVerb::Delete(delete)) = self.verb {
             return delete.run(config);
         }
         let Some(id) = self.id else { return Err(Failure::usage("name a job; `cowhand jobs` lists them")) };
@@ -103,7 +103,7 @@ impl Job {
 }
 
 /// Waits for the end of the job and returns it. `goes_on` is the note for a user who interrupts the wait.
-pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
+pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
         logs::listen(client, id, true, |_| {}).await?;
@@ -122,7 +122,7 @@ pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Resu
 
 /// Prints a job that was just created. With `wait`, a job that did not complete gives its own exit code.
 pub(super) async fn tell(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     mut job: JobRecord,
     wait: bool,
     json: bool,

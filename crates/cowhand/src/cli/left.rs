@@ -5,9 +5,9 @@ use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::place::WayIn;
+use super::place::Connection;
 use super::{Failure, jobs, print};
-use cowhand_web::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence, segment};
+use cowhand_web::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentence, left_sentence, segment};
 
 /// Largest number of jobs shown, the newest first.
 const MOST: u32 = 10;
@@ -15,10 +15,10 @@ const MOST: u32 = 10;
 /// Shows the jobs of an agent, or of one of its schedules, that is no longer in the config. Returns the
 /// problem as a failure if there are no such jobs.
 pub(super) async fn show(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     agent: &AgentName,
     schedule: Option<&ScheduleName>,
-    problem: Problem,
+    problem: ApiProblem,
     json: bool,
 ) -> Result<(), Failure> {
     if problem.code != Code::NotFound {
@@ -32,7 +32,7 @@ pub(super) async fn show(
         Err(other) if other.code != Code::NotFound => return Err(other.into()),
         _ => return Err(problem.into()),
     };
-    let status: Status = client.get("status").await?;
+    let status: StatusView = client.get("status").await?;
     let gone = status.gone.iter().find(|gone| gone.agent == *agent);
     if json {
         print::json(&json!({

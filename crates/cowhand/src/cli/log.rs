@@ -32,9 +32,9 @@ pub(super) fn begin(format: LogFormat) {
     let repeats = Arc::new(Repeats::default());
     tell_counts(Arc::clone(&repeats));
     match format {
-        LogFormat::Text => log.map_event_format(|inner| Once { inner, repeats }).init(),
+        LogFormat::Text => log.map_event_format(|inner| Deduplicate { inner, repeats }).init(),
         LogFormat::Json => {
-            log.json().flatten_event(true).map_event_format(|inner| Once { inner, repeats }).init();
+            log.json().flatten_event(true).map_event_format(|inner| Deduplicate { inner, repeats }).init();
             // A reader of JSON lines cannot read anything else.
             std::panic::set_hook(Box::new(|panic| error!("{panic}")));
         }
@@ -50,12 +50,12 @@ const LONGEST: Duration = Duration::from_mins(10);
 const MOST: usize = 1_000;
 
 /// Event formatter that leaves out warnings and errors that were written recently.
-struct Once<F> {
+struct Deduplicate<F> {
     inner: F,
     repeats: Arc<Repeats>,
 }
 
-impl<S, N, F> FormatEvent<S, N> for Once<F>
+impl<S, N, F> FormatEvent<S, N> for Deduplicate<F>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     N: for<'n> FormatFields<'n> + 'static,

@@ -6,12 +6,12 @@ use clap::Args;
 use cowhand_core::server::Scope;
 
 use super::advice::advised;
-use super::place::{self, Place};
+use super::place::{self, FleetLocation};
 use super::{Exit, Failure};
 use cowhand_web::mcp::{self, JobTools, PersonTools};
 
 #[derive(Debug, Args)]
-pub(super) struct Mcp {
+pub(super) struct McpArgs {
     /// Rights of the assistant: read, or operate (also create, cancel and steer work)
     #[arg(long, value_name = "SCOPE", default_value = "read")]
     scope: Scope,
@@ -20,7 +20,7 @@ pub(super) struct Mcp {
     job: bool,
 }
 
-impl Mcp {
+impl McpArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let cannot = |why: String| Failure::new(Exit::CannotRunHere, why);
         if self.job {
@@ -36,7 +36,7 @@ impl Mcp {
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         let voice = PersonTools::of(place.state.clone(), move || advised(&place.how_to_start()).into_owned());
         place::wait(async {
             mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))

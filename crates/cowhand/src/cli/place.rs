@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::advice::naming;
-use super::started::Started;
+use super::started::StartOptions;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_without_store;
@@ -22,12 +22,12 @@ use cowhand_web::api::{Api, Client};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FleetLocation {
     pub(super) config: PathBuf,
     pub(super) state: StateFolder,
 }
 
-impl Place {
+impl FleetLocation {
     /// Finds the fleet that `-c` names, or the one above the current directory, and prints notes about the
     /// choice.
     pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
@@ -59,7 +59,7 @@ impl Place {
 
     /// Returns a note if the daemon here was started with another file than the one that was found.
     pub(super) fn runs_other_file(&self) -> Option<String> {
-        let running = Started::read(&self.state).ok()?.config?;
+        let running = StartOptions::read(&self.state).ok()?.config?;
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let (running, found) = (name(&running)?, name(&self.config)?);
         (running != found && self.state.is_locked()).then(|| {
@@ -132,7 +132,7 @@ impl Place {
         files.into_iter().find(|file| {
             let state = StateFolder::beside(file);
             let runs_it = || {
-                let started = Started::read(&state).ok().and_then(|started| started.config);
+                let started = StartOptions::read(&state).ok().and_then(|started| started.config);
                 started.is_some_and(|config| config.file_name() == file.file_name())
             };
             file.parent() != self.config.parent() && state.is_locked() && runs_it()
@@ -141,7 +141,7 @@ impl Place {
 
     pub(super) fn ask<T>(
         &self,
-        question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
+        question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let answer = wait(async {
             let way_in = self.way_in().await?;
@@ -151,9 +151,9 @@ impl Place {
     }
 
     /// Connects to the daemon if one runs, else opens the store alone.
-    async fn way_in(&self) -> Result<WayIn<'_>, Failure> {
+    async fn way_in(&self) -> Result<Connection<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
-            Some(client) => Ok(WayIn { client, place: self, _empty: None }),
+            Some(client) => Ok(Connection { client, place: self, _empty: None }),
             None => self.alone().await,
         }
     }
@@ -166,7 +166,7 @@ impl Place {
     }
 
     /// Opens the store alone, whether a daemon runs or not.
-    pub(super) async fn alone(&self) -> Result<WayIn<'_>, Failure> {
+    pub(super) async fn alone(&self) -> Result<Connection<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
             print::note("the config has mistakes; `cowhand config check` shows them");
@@ -187,7 +187,7 @@ impl Place {
             let sources = WorkSources::new(Arc::default(), setting);
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor))
         };
-        Ok(WayIn { client, place: self, _empty: empty })
+        Ok(Connection { client, place: self, _empty: empty })
     }
 }
 
@@ -222,14 +222,14 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
 }
 
 /// Client, and the place that makes another one when its daemon has ended.
-pub(super) struct WayIn<'p> {
+pub(super) struct Connection<'p> {
     client: Client,
-    place: &'p Place,
+    place: &'p FleetLocation,
     _empty: Option<TempDir>,
 }
 
-impl WayIn<'_> {
-    pub(super) const fn place(&self) -> &Place {
+impl Connection<'_> {
+    pub(super) const fn place(&self) -> &FleetLocation {
         self.place
     }
 
@@ -240,7 +240,7 @@ impl WayIn<'_> {
     }
 }
 
-impl Deref for WayIn<'_> {
+impl Deref for Connection<'_> {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -255,9 +255,9 @@ fn nowhere() -> Result<TempDir, Failure> {
 /// Finds the fleet and sends it a request.
 pub(super) fn ask<T>(
     config: Option<&Path>,
-    question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
+    question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    Place::find(config)?.ask(question)
+    FleetLocation::find(config)?.ask(question)
 }
 
 pub(super) fn wait<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -12,7 +12,7 @@ use cowhand_system::named_file;
 const MOST_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
-pub(super) struct Prompt {
+pub(super) struct PromptArgs {
     /// Prompt, instead of that of the schedule or the agent; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Prompt {
     prompt_file: Option<PathBuf>,
 }
 
-impl Prompt {
+impl PromptArgs {
     /// Returns the prompt, or none if none was given.
     pub(super) fn read(self) -> Result<Option<String>, Failure> {
         let dash = Path::new("-");

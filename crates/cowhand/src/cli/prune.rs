@@ -10,14 +10,14 @@ use cowhand_core::retention::Retention;
 use cowhand_core::size::{Size, in_words};
 use jiff::Timestamp;
 
-use super::place::Place;
+use super::place::FleetLocation;
 use super::print::{self, Table};
 use super::{Exit, Failure, complete, number};
 use cowhand_engine::config;
 use cowhand_engine::fleet::{PruneAsked, PruneView};
 
 #[derive(Debug, Args)]
-pub(super) struct Prune {
+pub(super) struct PruneArgs {
     /// Only jobs of this agent
     #[arg(add = complete::agents())]
     agent: Option<AgentName>,
@@ -41,12 +41,12 @@ pub(super) struct Prune {
 const KEPT: &str = "everything is kept, because no limit is set: give --max-jobs, --max-age or --max-bytes, or \
                     set `retention` in the config, for example\n\n  retention: {max_age: 30d}";
 
-impl Prune {
+impl PruneArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let retention =
             Retention { max_jobs_per_agent: self.max_jobs, max_age: self.max_age, max_bytes: self.max_bytes };
         let asked = PruneAsked { dry_run: self.dry_run, agent: self.agent, retention };
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         let pruned: PruneView = place.ask(async |client| {
             if client.is_alone() {
                 refuse_half_a_config(&place)?;
@@ -64,7 +64,7 @@ impl Prune {
 
 /// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
 /// would be ignored.
-fn refuse_half_a_config(place: &Place) -> Result<(), Failure> {
+fn refuse_half_a_config(place: &FleetLocation) -> Result<(), Failure> {
     if config::load(&place.config).loaded.errors() == 0 {
         return Ok(());
     }

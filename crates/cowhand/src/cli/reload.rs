@@ -4,21 +4,21 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::place::Place;
+use super::place::FleetLocation;
 use super::spinner::Spinner;
 use super::{Exit, Failure, print};
 use cowhand_engine::fleet::Reloaded;
 
 #[derive(Debug, Args)]
-pub(super) struct Reload {
+pub(super) struct ReloadArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Reload {
+impl ReloadArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let (place, of_search) = Place::search(config)?;
+        let (place, of_search) = FleetLocation::search(config)?;
         if let Some(other) = place.runs_other_file() {
             return Err(Failure::new(Exit::Refused, other));
         }

@@ -7,17 +7,17 @@ use cowhand_core::config::report;
 use cowhand_core::server::Server as Settings;
 
 use super::background::unusable;
-use super::listen::Listen;
-use super::place::Place;
+use super::listen::ListenArgs;
+use super::place::FleetLocation;
 use super::{Exit, Failure};
 use cowhand_engine::config;
 use cowhand_store::Store;
-use cowhand_web::api::{Client, DaemonView, Status};
-use cowhand_web::server::{ListenError, Listener};
+use cowhand_web::api::{Client, DaemonView, StatusView};
+use cowhand_web::server::{HttpListener, ListenError};
 
 /// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs: the start itself
 /// then reports errors.
-pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure> {
+pub(super) async fn check(place: &FleetLocation, listen: &ListenArgs) -> Result<(), Failure> {
     let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(()) };
     let Err(failure) = check_all(place, listen, &client).await else { return Ok(()) };
     // Somebody else may have stopped the daemon meanwhile.
@@ -27,7 +27,7 @@ pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure>
     }
 }
 
-async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<(), Failure> {
+async fn check_all(place: &FleetLocation, listen: &ListenArgs, client: &Client) -> Result<(), Failure> {
     let loaded = config::load(&place.config).loaded;
     if loaded.errors() > 0 {
         let here = std::env::current_dir().unwrap_or_default();
@@ -35,7 +35,7 @@ async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<()
         return Err(Failure::new(Exit::Config, report));
     }
     place.state.create().map_err(|error| unusable(place, &error))?;
-    let daemon = client.get::<Status>("status").await?.daemon;
+    let daemon = client.get::<StatusView>("status").await?.daemon;
     if let Some(problem) = &daemon.store_problem {
         return Err(Failure::new(Exit::CannotRunHere, problem));
     }
@@ -52,7 +52,7 @@ async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<()
 async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failure> {
     let (port, chosen) = (settings.listen.port(), settings.listen_chosen);
     let is_own = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));
-    match Listener::bind(settings).await {
+    match HttpListener::bind(settings).await {
         Err(ListenError::Taken { source, .. })
             if source.kind() == ErrorKind::AddrInUse && (!chosen || is_own()) =>
         {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::background::unusable;
 use super::backup::in_number;
-use super::place::{Place, refuse_other_store, wait};
+use super::place::{FleetLocation, refuse_other_store, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::restore::{Restored, restore};
 use cowhand_engine::config;
@@ -16,7 +16,7 @@ use cowhand_engine::fleet::FleetError;
 use cowhand_store::StoreError;
 
 #[derive(Debug, Args)]
-pub(super) struct Restore {
+pub(super) struct RestoreArgs {
     /// File that `cowhand backup` wrote, or a store that an earlier restore kept
     file: PathBuf,
     /// Print JSON
@@ -24,9 +24,9 @@ pub(super) struct Restore {
     json: bool,
 }
 
-impl Restore {
+impl RestoreArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         let configured = config::load(&place.config).loaded.roster.store;
         refuse_other_store(configured.as_deref())?;
         if configured.is_some() {

@@ -7,12 +7,12 @@ use std::process::Command;
 use clap::Args;
 use cowhand_core::id::JobName;
 
-use super::place::{Place, cannot};
+use super::place::{FleetLocation, cannot};
 use super::{Exit, Failure, complete, print};
 use cowhand_web::api::SessionView;
 
 #[derive(Debug, Args)]
-pub(super) struct Resume {
+pub(super) struct ResumeArgs {
     /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: JobName,
@@ -24,9 +24,9 @@ pub(super) struct Resume {
     unconfined: bool,
 }
 
-impl Resume {
+impl ResumeArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         let view: SessionView =
             place.ask(async |client| Ok(client.get(&format!("jobs/{}/session", self.id)).await?))?;
         if self.json {

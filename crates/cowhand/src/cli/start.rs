@@ -11,10 +11,10 @@ use cowhand_core::server::Server as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, warn};
 
-use super::listen::Listen;
+use super::listen::ListenArgs;
 use super::log::{self, LogFormat};
-use super::place::{Place, cannot};
-use super::started::{STOP_TIMEOUT, Started};
+use super::place::{FleetLocation, cannot};
+use super::started::{STOP_TIMEOUT, StartOptions};
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
 use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};
@@ -23,12 +23,12 @@ use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Socket};
-use cowhand_web::server::{JobSocket, ListenError, Listener};
+use cowhand_web::server::{HttpListener, JobSocket, ListenError};
 use cowhand_work as work;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(super) struct Start {
+pub(super) struct StartArgs {
     /// Run in the background, and return when the daemon is ready
     #[arg(short, long)]
     detach: bool,
@@ -39,7 +39,7 @@ pub(super) struct Start {
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
-    listen: Listen,
+    listen: ListenArgs,
     /// Format of the log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -51,7 +51,7 @@ pub(super) struct Start {
     behind: bool,
 }
 
-impl Start {
+impl StartArgs {
     /// Checks whether this process is the background daemon.
     pub(super) const fn is_behind(&self) -> bool {
         self.behind
@@ -67,15 +67,15 @@ impl Start {
         self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
     }
 
-    fn place(config: Option<&Path>) -> Result<Place, Failure> {
-        let (place, of_search) = Place::search(config)?;
+    fn place(config: Option<&Path>) -> Result<FleetLocation, Failure> {
+        let (place, of_search) = FleetLocation::search(config)?;
         place.refuse_second_daemon()?;
         place.note(of_search);
         Ok(place)
     }
 
-    fn started(&self) -> Started {
-        Started {
+    fn started(&self) -> StartOptions {
+        StartOptions {
             listen: self.listen.clone(),
             stop_timeout: Some(self.stop_timeout),
             log_format: Some(self.log_format),
@@ -91,7 +91,7 @@ impl Start {
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
         let files = ConfigWatch::new(&place.config);
-        let started = Started { config: Some(place.config.clone()), ..self.started() };
+        let started = StartOptions { config: Some(place.config.clone()), ..self.started() };
         let server = self.listen.server(&place.config);
         let (agents, state) = (Agents::Config(place.config), place.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
@@ -115,7 +115,7 @@ async fn serve(
     server: Option<Settings>,
     files: ConfigWatch,
     stop: Stop,
-    started: Started,
+    started: StartOptions,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Installed before anything runs, so that a signal can never kill a daemon that has begun.
@@ -127,7 +127,7 @@ async fn serve(
         Some(settings) => Some(bind(settings, &options.state).await?),
         None => None,
     };
-    let url = listener.as_ref().map(Listener::url);
+    let url = listener.as_ref().map(HttpListener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
     if let Err(error) = started.write(fleet.state_folder()) {
         warn!(
@@ -173,16 +173,16 @@ async fn serve(
 
 /// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
 /// program has it and nobody chose the address, takes a free port instead.
-async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
+async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {
     let refused = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (usual, chosen) = (settings.listen, settings.listen_chosen);
     let any = Settings { listen: SocketAddr::new(usual.ip(), 0), ..settings.clone() };
-    match (Listener::bind(settings).await, state.lock()) {
+    match (HttpListener::bind(settings).await, state.lock()) {
         (Err(ListenError::Taken { .. }), Ok(None)) => {
             Err(FleetError::AlreadyRunning(state.path().display().to_string()).into())
         }
         (Err(ListenError::Taken { source, .. }), _) if !chosen && source.kind() == ErrorKind::AddrInUse => {
-            let listener = Listener::bind(any).await.map_err(refused)?;
+            let listener = HttpListener::bind(any).await.map_err(refused)?;
             warn!("{}", background::other_address(usual, &listener.url()));
             Ok(listener)
         }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::listen::Listen;
+use super::listen::ListenArgs;
 use super::log::LogFormat;
 use super::{Exit, Failure};
 use cowhand_engine::state::StateFolder;
@@ -23,8 +23,8 @@ pub(super) const STOP_TIMEOUT: u64 = 30;
 /// Options of the command line of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Started {
-    pub(super) listen: Listen,
+pub(super) struct StartOptions {
+    pub(super) listen: ListenArgs,
     pub(super) stop_timeout: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
     /// Config file of the daemon. Older versions do not write it.
@@ -32,7 +32,7 @@ pub(super) struct Started {
     pub(super) config: Option<PathBuf>,
 }
 
-impl Started {
+impl StartOptions {
     /// Reads the options of the last start, or the defaults if there was none. Fails if the file cannot be
     /// read: a guess could open a server that was turned off.
     pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {

@@ -11,17 +11,17 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::agents::table;
-use super::place::{Place, WayIn};
+use super::place::{Connection, FleetLocation};
 use super::{Failure, complete, job, left, place, print, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, left_sentence,
+    AgentView, Code, DaemonView, GoneAgent, JobView, Page, StatusView, Waits, left_sentence,
 };
 
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct StatusArgs {
     /// Show only this agent, with its schedules
     #[arg(add = complete::agents())]
     agent: Option<AgentName>,
@@ -30,10 +30,10 @@ pub(super) struct Status {
     json: bool,
 }
 
-impl Status {
+impl StatusArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
-            let mut status: Answer = match client.get("status").await {
+            let mut status: StatusView = match client.get("status").await {
                 Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
                     print::prose("daemon: running; nothing is accepted", 2);
                     return Err(problem.into());
@@ -192,9 +192,9 @@ fn gone(gone: &GoneAgent) -> String {
 
 /// Jobs that wait for something of which no line tells yet. Of those that wait for a place of their agent, the first.
 async fn waiting_jobs(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     agent: Option<&AgentName>,
-    status: &Answer,
+    status: &StatusView,
     now: Timestamp,
     lines: &mut Vec<String>,
 ) -> Result<(), Failure> {
@@ -236,7 +236,7 @@ async fn waiting_jobs(
     Ok(())
 }
 
-fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
+fn daemon(view: &DaemonView, place: &FleetLocation, now: Timestamp) -> String {
     if !view.running {
         if let Some(gone) = place.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));

@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use super::advice::advised;
 use super::bulk::jobs;
-use super::place::{Place, cannot, wait};
+use super::place::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;
 use cowhand_store::LAST_WAIT;
-use cowhand_web::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
+use cowhand_web::api::{ApiProblem, AttemptView, Client, DaemonView, Page, StatusView, StopAsked};
 
 #[derive(Debug, Args)]
-pub(super) struct Stop {
+pub(super) struct StopArgs {
     /// Leave agents running; the next start takes them up again
     #[arg(long)]
     keep_agents: bool,
@@ -55,9 +55,9 @@ struct Cancelled {
 const AFTERWARDS: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(500);
 
-impl Stop {
+impl StopArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let place = FleetLocation::find(config)?;
         let asked = StopAsked { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
         let Some(last) = stop(&place, asked)? else {
             return Err(Failure::new(
@@ -110,7 +110,7 @@ impl Stopped {
 }
 
 /// Reads from the store how the jobs of this node ended.
-async fn outcome(place: &Place, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
+async fn outcome(place: &FleetLocation, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
     if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, place.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
@@ -158,11 +158,11 @@ async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failur
 }
 
 /// Last event before the stop request, or the reason why it is unknown.
-type LastEvent = Result<i64, Problem>;
+type LastEvent = Result<i64, ApiProblem>;
 
 /// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
 /// daemon ran.
-pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
+pub(super) fn stop(place: &FleetLocation, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
     wait(async {
         let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
         let last = last_event(&client).await;
@@ -192,7 +192,7 @@ const SILENT: &str = "the store does not answer";
 /// The last event so far. A store that cannot be read keeps nobody from stopping.
 async fn last_event(client: &Client) -> LastEvent {
     let page = tokio::time::timeout(ASKING, client.get::<Page<Event>>("events?limit=1")).await;
-    let page = page.unwrap_or_else(|_| Err(Problem::store_unavailable(SILENT)));
+    let page = page.unwrap_or_else(|_| Err(ApiProblem::store_unavailable(SILENT)));
     if let Err(problem) = &page {
         print::note(format!(
             "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
@@ -210,7 +210,7 @@ const STILL_STOPPING: &str =
 /// Shows the number of running jobs in the spinner as long as the daemon answers.
 async fn tell_what_runs(client: &Client, spinner: &Spinner) -> Infallible {
     loop {
-        if let Ok(status) = client.get::<Status>("status").await {
+        if let Ok(status) = client.get::<StatusView>("status").await {
             let running: usize = status.agents.iter().map(|agent| agent.running).sum();
             spinner.say(match running {
                 0 => "stopping".to_owned(),

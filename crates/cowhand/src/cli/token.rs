@@ -15,17 +15,17 @@ use cowhand_store as store;
 use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Token {
+pub(super) enum TokenVerb {
     /// Create a token and show it, once
-    Create(Create),
+    Create(TokenCreateArgs),
     /// List tokens, including revoked and expired ones
-    List(List),
+    List(TokenListArgs),
     /// Revoke a token at once
-    Revoke(Revoke),
+    Revoke(TokenRevokeArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Create {
+pub(super) struct TokenCreateArgs {
     /// Name of the token, to recognise its use later
     name: TokenName,
     /// Rights: read, operate (also create, cancel and steer work) or admin (also stop, remove, create tokens)
@@ -40,14 +40,14 @@ pub(super) struct Create {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct TokenListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Revoke {
+pub(super) struct TokenRevokeArgs {
     /// Token, as `cowhand token list` names it
     name: TokenName,
     /// Print JSON
@@ -55,7 +55,7 @@ pub(super) struct Revoke {
     json: bool,
 }
 
-impl Token {
+impl TokenVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::Create(create) => create.run(config),
@@ -65,7 +65,7 @@ impl Token {
     }
 }
 
-impl Create {
+impl TokenCreateArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let name = self.name.to_string();
         let asked = TokenAsked { name, scope: Some(self.scope), expires_in: self.expires };
@@ -80,7 +80,7 @@ impl Create {
     }
 }
 
-impl List {
+impl TokenListArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let tokens: Page<store::TokenRecord> =
             place::ask(config, async |client| Ok(client.get("tokens").await?))?;
@@ -95,7 +95,7 @@ impl List {
     }
 }
 
-impl Revoke {
+impl TokenRevokeArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let path = format!("tokens/{}/revoke", segment(self.name.as_str()));
         let token: store::TokenRecord =

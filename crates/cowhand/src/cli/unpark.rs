@@ -8,7 +8,7 @@ use super::{Failure, place, print};
 use cowhand_web::api::{ProviderView, segment};
 
 #[derive(Debug, Args)]
-pub(super) struct Unpark {
+pub(super) struct UnparkArgs {
     /// Provider, as `cowhand status` names it
     provider: String,
     /// Print the provider as JSON
@@ -16,7 +16,7 @@ pub(super) struct Unpark {
     json: bool,
 }
 
-impl Unpark {
+impl UnparkArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| {
             let address = format!("providers/{}/unpark", segment(&self.provider));

@@ -18,7 +18,7 @@ use super::{Failure, complete, place};
 use cowhand_web::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
-pub(super) struct Usage {
+pub(super) struct UsageArgs {
     /// Grouping of the sums
     #[arg(long, value_enum, default_value_t = By::Day)]
     by: By,
@@ -64,7 +64,7 @@ impl FromStr for Day {
     }
 }
 
-impl Usage {
+impl UsageArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let view = place::ask(config, async |client| Ok(client.get::<UsageView>(&self.address()).await?))?;
         if self.json {

@@ -12,16 +12,16 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::place::{Place, WayIn};
+use super::place::{Connection, FleetLocation};
 use super::print::{self, Table};
-use super::schedule::FullName;
+use super::schedule::ScheduleFullName;
 use super::{Failure, complete, left, number, place, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
-use cowhand_web::api::{AgentView, FiringView, Page, Problem, Status, segment};
+use cowhand_web::api::{AgentView, ApiProblem, FiringView, Page, StatusView, segment};
 
 #[derive(Debug, Args)]
-pub(super) struct Why {
+pub(super) struct WhyArgs {
     /// Schedule, or an agent for all its schedules
     #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
     of: Subject,
@@ -37,7 +37,7 @@ pub(super) struct Why {
 #[derive(Debug, Clone)]
 enum Subject {
     Agent(AgentName),
-    Schedule(FullName),
+    Schedule(ScheduleFullName),
 }
 
 impl FromStr for Subject {
@@ -53,23 +53,23 @@ impl FromStr for Subject {
 
 /// Schedule, the outcomes of its last firings, and the work items that it no longer takes.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct WhyAnswer {
     schedule: ScheduleView,
     firings: Vec<FiringView>,
     given_up: Vec<GivenUpItem>,
 }
 
-impl Answer {
-    async fn of(client: &WayIn<'_>, name: &FullName, limit: u32) -> Result<Self, Problem> {
+impl WhyAnswer {
+    async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
         let (schedule, firings) = of_one_moment(client, name, limit).await?;
-        let mut given_up = client.get::<Status>("status").await?.given_up;
+        let mut given_up = client.get::<StatusView>("status").await?.given_up;
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
         Ok(Self { schedule, firings, given_up })
     }
 
     /// Prints how it stands. `without` is the place if no daemon runs there and nobody has said so.
-    fn print(&self, without: Option<&Place>, now: Timestamp) {
+    fn print(&self, without: Option<&FleetLocation>, now: Timestamp) {
         for line in standing(&self.schedule, &self.firings, without, now) {
             print::prose(&line, 0);
         }
@@ -92,10 +92,10 @@ impl Answer {
 
 /// Reads the state of a schedule and its firings, again if a job of it began or ended in between.
 async fn of_one_moment(
-    client: &WayIn<'_>,
-    name: &FullName,
+    client: &Connection<'_>,
+    name: &ScheduleFullName,
     limit: u32,
-) -> Result<(ScheduleView, Vec<FiringView>), Problem> {
+) -> Result<(ScheduleView, Vec<FiringView>), ApiProblem> {
     const MOST_READS: usize = 10;
     let address = name.address();
     let stands = |view: &ScheduleView| (view.status, view.last_run_at, view.jobs_waiting, view.preparing);
@@ -112,7 +112,7 @@ async fn of_one_moment(
     Ok((before, firings))
 }
 
-impl Why {
+impl WhyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         place::ask(config, async |client| match &self.of {
             Subject::Schedule(name) => self.schedule(client, name).await,
@@ -120,8 +120,8 @@ impl Why {
         })
     }
 
-    async fn schedule(&self, client: &WayIn<'_>, name: &FullName) -> Result<(), Failure> {
-        let answer = match Answer::of(client, name, self.limit.unwrap_or(10)).await {
+    async fn schedule(&self, client: &Connection<'_>, name: &ScheduleFullName) -> Result<(), Failure> {
+        let answer = match WhyAnswer::of(client, name, self.limit.unwrap_or(10)).await {
             Ok(answer) => answer,
             Err(problem) => {
                 return left::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
@@ -130,7 +130,7 @@ impl Why {
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
         let (alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
-            let Answer { schedule, firings, given_up } = answer;
+            let WhyAnswer { schedule, firings, given_up } = answer;
             print::json(&json!({
                 "schedule": schedule, "daemon_running": !alone, "firings": firings,
                 "followup_refused": agent.followup_refused, "given_up": given_up,
@@ -143,17 +143,17 @@ impl Why {
         Ok(())
     }
 
-    async fn agent(&self, client: &WayIn<'_>, name: &AgentName) -> Result<(), Failure> {
+    async fn agent(&self, client: &Connection<'_>, name: &AgentName) -> Result<(), Failure> {
         let agent: AgentView = match client.get(&format!("agents/{}", segment(name.as_str()))).await {
             Ok(agent) => agent,
             Err(problem) => return left::show(client, name, None, problem, self.json).await,
         };
-        let mut untaken = client.get::<Status>("status").await?.given_up;
+        let mut untaken = client.get::<StatusView>("status").await?.given_up;
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
-            let name = FullName { agent: agent.name.clone(), schedule: schedule.clone() };
-            answers.push(Answer::of(client, &name, self.limit.unwrap_or(3)).await?);
+            let name = ScheduleFullName { agent: agent.name.clone(), schedule: schedule.clone() };
+            answers.push(WhyAnswer::of(client, &name, self.limit.unwrap_or(3)).await?);
         }
         let (alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
@@ -203,7 +203,7 @@ const COUNTS_FROM_END: &str = "its previous job had not ended. An interval count
 fn standing(
     view: &ScheduleView,
     firings: &[FiringView],
-    without: Option<&Place>,
+    without: Option<&FleetLocation>,
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
@@ -364,7 +364,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 
-/// Formats `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
+/// Formats `WhyArgs: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
 /// ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;

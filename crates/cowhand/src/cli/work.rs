@@ -15,23 +15,23 @@ use cowhand_engine::queues::{DroppedResult, ItemStatus, ItemView};
 use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Work {
+pub(super) enum WorkVerb {
     /// List available items, the most urgent first
-    List(List),
+    List(WorkListArgs),
     /// Show everything about one item
-    Show(One),
+    Show(WorkItemArgs),
     /// Reserve an item for yourself, so that no agent takes it
-    Claim(One),
+    Claim(WorkItemArgs),
     /// Make an item available again, and reset its failures
-    Release(Release),
+    Release(WorkReleaseArgs),
     /// Make an item available again that was given up
-    Retry(One),
+    Retry(WorkItemArgs),
     /// Mark an item as done
-    Complete(Complete),
+    Complete(WorkCompleteArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct WorkListArgs {
     /// Only the queues of this agent
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
@@ -53,7 +53,7 @@ pub(super) struct List {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct One {
+pub(super) struct WorkItemArgs {
     /// ID of the item, for example github-42
     #[arg(value_name = "ITEM")]
     id: WorkItemId,
@@ -66,18 +66,18 @@ pub(super) struct One {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Release {
+pub(super) struct WorkReleaseArgs {
     #[command(flatten)]
-    one: One,
+    one: WorkItemArgs,
     /// Reason, shown to readers of the item
     #[arg(long)]
     reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Complete {
+pub(super) struct WorkCompleteArgs {
     #[command(flatten)]
-    one: One,
+    one: WorkItemArgs,
     /// Summary of the work
     #[arg(long)]
     summary: Option<String>,
@@ -112,7 +112,7 @@ enum Outcome {
     Partial,
 }
 
-impl Work {
+impl WorkVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::List(list) => list.run(config),
@@ -127,7 +127,7 @@ impl Work {
                 let asked = ClaimAsked { agent: one.agent.clone(), person };
                 one.change(config, "claim", &asked, "claimed")
             }
-            Self::Release(Release { one, reason }) => {
+            Self::Release(WorkReleaseArgs { one, reason }) => {
                 let asked = ReleaseAsked { agent: one.agent.clone(), reason };
                 one.change(config, "release", &asked, "released")
             }
@@ -135,7 +135,7 @@ impl Work {
                 let asked = RetryAsked { agent: one.agent.clone() };
                 one.change(config, "retry", &asked, "offered again")
             }
-            Self::Complete(Complete { one, summary, outcome }) => {
+            Self::Complete(WorkCompleteArgs { one, summary, outcome }) => {
                 let outcome = Some(match outcome {
                     Outcome::Success => WorkOutcome::Success,
                     Outcome::Failure => WorkOutcome::Failure,
@@ -153,7 +153,7 @@ fn query(agent: Option<&AgentName>, all: bool) -> String {
     format!("?all={}{agent}", u8::from(all))
 }
 
-impl One {
+impl WorkItemArgs {
     fn change(
         self,
         config: Option<&Path>,
@@ -174,7 +174,7 @@ impl One {
     }
 }
 
-impl List {
+impl WorkListArgs {
     /// Returns the filters as query parameters of the API.
     fn filters(&self) -> String {
         let labels =

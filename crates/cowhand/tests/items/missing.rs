@@ -369,7 +369,7 @@ async fn the_status_says_that_a_source_does_not_answer() {
     let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
     let untold = async {
         loop {
-            let status: cowhand::api::Status = client.get("status").await.unwrap();
+            let status: cowhand::api::StatusView = client.get("status").await.unwrap();
             if let Some(untold) = status.untold.into_iter().next() {
                 return untold;
             }

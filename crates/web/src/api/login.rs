@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use super::tokens::{hash, secret};
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 
 /// Time for which a link works.
 const GOOD_FOR: Duration = Duration::from_mins(10);
@@ -42,7 +42,7 @@ impl std::fmt::Debug for LoginLink {
 }
 
 impl Logins {
-    fn add(&self, now: Instant) -> Result<String, Problem> {
+    fn add(&self, now: Instant) -> Result<String, ApiProblem> {
         let code = secret()?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|login| now < login.until);
@@ -91,10 +91,12 @@ impl Drop for TakenCode {
 
 impl Api {
     /// Creates a link, if there is a server.
-    pub fn login_link(&self) -> Result<LoginLink, Problem> {
+    pub fn login_link(&self) -> Result<LoginLink, ApiProblem> {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
-            Problem::conflict("this daemon has no server; start it without `--no-server` to have a dashboard")
+            ApiProblem::conflict(
+                "this daemon has no server; start it without `--no-server` to have a dashboard",
+            )
         })?;
         // A browser cannot open the unspecified address, so the link uses loopback.
         let base = base.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
@@ -107,7 +109,7 @@ impl Api {
     }
 }
 
-pub(super) async fn create(State(api): State<Api>) -> Result<Json<LoginLink>, Problem> {
+pub(super) async fn create(State(api): State<Api>) -> Result<Json<LoginLink>, ApiProblem> {
     api.login_link().map(Json)
 }
 

@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::problem::Details;
-use super::route::{Answer, Creates, Route, Streams};
+use super::route::{Creates, Route, RouteAnswer, Streams};
 use super::{Code, routes};
 
 pub(super) async fn document() -> Json<Value> {
@@ -153,7 +153,7 @@ fn responses(route: &Route, told: &mut SchemaGenerator) -> Map<String, Value> {
     responses
 }
 
-fn content(answer: &Answer, told: &mut SchemaGenerator) -> Value {
+fn content(answer: &RouteAnswer, told: &mut SchemaGenerator) -> Value {
     let schema = (answer.shape)(told);
     let lines = json!({ "schema": { "type": "string" } });
     match answer.streams {

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::socket::Socket;
-use super::{Code, Problem};
+use super::{ApiProblem, Code};
 use cowhand_engine::state::StateFolder;
 
 /// Wait before the daemon is checked, and the time for its answer to the check.
@@ -40,7 +40,7 @@ pub(super) async fn answered(
     state: &StateFolder,
     pid: Option<i32>,
     answer: impl Future<Output = hyper::Result<Response<Incoming>>>,
-) -> Result<Response<Incoming>, Problem> {
+) -> Result<Response<Incoming>, ApiProblem> {
     let mut answer = std::pin::pin!(answer);
     loop {
         let gave_up = silent_since().is_some_and(|since| since.elapsed() >= MOST);
@@ -77,7 +77,7 @@ pub(super) async fn answered(
                      suspended (kill -CONT), or end it (kill -KILL) and start it again: jobs are taken up",
                     MOST.as_secs()
                 );
-                return Err(Problem::new(Code::NoDaemon, message));
+                return Err(ApiProblem::new(Code::NoDaemon, message));
             }
             Some(_) => {}
         }

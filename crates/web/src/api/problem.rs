@@ -16,7 +16,7 @@ use cowhand_work::WorkSourceError;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Problem {
+pub struct ApiProblem {
     pub code: Code,
     #[serde(rename = "detail")]
     pub message: String,
@@ -25,7 +25,6 @@ pub struct Problem {
 /// Serialised form of a problem: the problem details of RFC 9457, and our code, on which a program can
 /// decide.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "Problem")]
 pub(super) struct Details {
     /// Text of the status.
     title: &'static str,
@@ -68,7 +67,7 @@ pub enum Code {
     Unavailable,
 }
 
-impl Problem {
+impl ApiProblem {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -167,7 +166,7 @@ impl Code {
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoJob(id) => Self::no_job(&id),
@@ -187,7 +186,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<FleetError> for Problem {
+impl From<FleetError> for ApiProblem {
     fn from(error: FleetError) -> Self {
         let code = match error {
             FleetError::Store(error) => return error.into(),
@@ -232,13 +231,13 @@ impl From<FleetError> for Problem {
     }
 }
 
-impl From<WorkSourceError> for Problem {
+impl From<WorkSourceError> for ApiProblem {
     fn from(error: WorkSourceError) -> Self {
         Self::unavailable(error.to_string())
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let status = self.code.status();
         let title = status.canonical_reason().unwrap_or("Problem");
@@ -268,7 +267,7 @@ mod tests {
                 "`limit`: 0 is not from 1 to 1000",
             ),
         ] {
-            assert_eq!(Problem::bad_query(said).message, expected);
+            assert_eq!(ApiProblem::bad_query(said).message, expected);
         }
     }
 }

@@ -12,9 +12,9 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, AnswerAsked, AttemptView, ClaimAsked, ComingFiring, CompleteAsked, FiringView, Health,
-    JobAsks, JobFollows, JobHears, JobReports, JobResult, JobView, LoginLink, NodeView, Page, ProviderView,
-    ReleaseAsked, RetryAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
-    WorkView,
+    JobAskReply, JobAsks, JobFollows, JobReports, JobResult, JobView, LoginLink, NodeView, Page,
+    ProviderView, ReleaseAsked, RetryAsked, SessionView, StatusView, StopAsked, Timeline, TokenAsked,
+    TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, nodes, openapi,
@@ -37,7 +37,7 @@ fn of_daemon() -> Vec<Route> {
             .tells::<Health>(),
         Route::get("/api/v1/status", daemon::status)
             .about("How the daemon stands, and each agent.")
-            .tells::<Status>(),
+            .tells::<StatusView>(),
         Route::post("/api/v1/reload", daemon::reload)
             .about("Reads the config again; a bad one is refused whole, and the old one stays.")
             .tells::<Reloaded>()
@@ -52,7 +52,7 @@ fn of_daemon() -> Vec<Route> {
             .about(
                 "A backup of the store and of what jobs said, as one SQLite file; only on the socket, and of a fleet on SQLite.",
             )
-            .params::<backup::Asked>()
+            .params::<backup::BackupQuery>()
             .tells::<String>()
             .streams(Streams::Bytes(backup::MEDIA_TYPE))
             .refuses(&[Conflict]),
@@ -95,7 +95,7 @@ fn of_schedules() -> Vec<Route> {
             .tells::<Page<ScheduleView>>(),
         Route::get("/api/v1/schedules/next", timeline::coming)
             .about("When the schedules of the fleet fire next, the soonest first.")
-            .params::<timeline::ComingAsked>()
+            .params::<timeline::ComingFiringsQuery>()
             .tells::<Page<ComingFiring>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}", schedules::one)
@@ -104,12 +104,12 @@ fn of_schedules() -> Vec<Route> {
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/next", timeline::next)
             .about("When it fires next, as far as the clock decides it.")
-            .params::<timeline::NextAsked>()
+            .params::<timeline::NextFiringsQuery>()
             .tells::<Page<Timestamp>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/firings", schedules::firings)
             .about("The ledger: what became of each firing, the newest first.")
-            .params::<schedules::Ledger>()
+            .params::<schedules::FiringsQuery>()
             .tells::<Page<FiringView>>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/enable", schedules::enable)
@@ -128,7 +128,7 @@ fn of_schedules() -> Vec<Route> {
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/timeline", timeline::timeline)
             .about("What every schedule did and will do in a stretch of time.")
-            .params::<timeline::Asked>()
+            .params::<timeline::TimelineQuery>()
             .tells::<Timeline>()
             .refuses(&[NotFound]),
     ]
@@ -138,7 +138,7 @@ fn of_jobs() -> Vec<Route> {
     vec![
         Route::get("/api/v1/jobs", jobs::list)
             .about("Jobs, the newest first.")
-            .params::<jobs::Listed>()
+            .params::<jobs::JobsQuery>()
             .tells::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
@@ -152,7 +152,7 @@ fn of_jobs() -> Vec<Route> {
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/output", jobs::output)
             .about("What it says, one message a line.")
-            .params::<jobs::Heard>()
+            .params::<jobs::OutputQuery>()
             .tells::<OutputMessage>()
             .streams(Streams::Always)
             .refuses(&[NotFound]),
@@ -202,11 +202,11 @@ fn of_asks() -> Vec<Route> {
     vec![
         Route::get("/api/v1/asks", asks::list)
             .about("What agents wait for a person to say, the oldest first.")
-            .params::<asks::Listed>()
+            .params::<asks::AsksQuery>()
             .tells::<Page<Ask>>(),
         Route::get("/api/v1/asks/{ask}", asks::one)
             .about("One ask, and what was said to it.")
-            .params::<asks::Waiting>()
+            .params::<asks::AskWaitQuery>()
             .tells::<Ask>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/asks/{ask}/answer", asks::answer)
@@ -218,7 +218,7 @@ fn of_asks() -> Vec<Route> {
             .for_jobs()
             .about("A running attempt asks: the rules decide, or a person will.")
             .takes::<JobAsks>()
-            .tells::<JobHears>()
+            .tells::<JobAskReply>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/followups", followups::make)
             .for_jobs()
@@ -235,7 +235,7 @@ fn of_asks() -> Vec<Route> {
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
             .for_jobs()
             .about("One ask of the job, and what was said to it.")
-            .params::<asks::Waiting>()
+            .params::<asks::AskWaitQuery>()
             .tells::<Ask>()
             .refuses(&[NotFound]),
     ]
@@ -246,12 +246,12 @@ fn of_work() -> Vec<Route> {
     vec![
         Route::get("/api/v1/work", work::list)
             .about("What is in the queues of work.")
-            .params::<work::Asked>()
+            .params::<work::WorkQuery>()
             .tells::<WorkView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/work/{item}", work::one)
             .about("One item.")
-            .params::<work::Asked>()
+            .params::<work::WorkQuery>()
             .tells::<ItemView>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/work/{item}/claim", work::claim)
@@ -281,12 +281,12 @@ fn of_fleet() -> Vec<Route> {
     vec![
         Route::get("/api/v1/events", events::list)
             .about("What happened, in order; every state change is one event.")
-            .params::<events::Asked>()
+            .params::<events::EventsQuery>()
             .tells::<Page<Event>>()
             .streams(Streams::IfAsked),
         Route::get("/api/v1/usage", usage::usage)
             .about("What was spent, by day, agent and model.")
-            .params::<usage::Asked>()
+            .params::<usage::UsageQuery>()
             .tells::<UsageView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/providers", providers::list)

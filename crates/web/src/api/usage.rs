@@ -14,14 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::given::Params;
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 pub use budgets::BudgetView;
 pub use budgets::views as budget_views;
 use cowhand_store::{SpentOnItem, SpentOnJob, UsageSlot};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct UsageQuery {
     /// First day, in the fleet's time zone; unset means 29 days before the last.
     since: Option<Date>,
     /// Last day, in the fleet's time zone; unset means today.
@@ -121,27 +121,30 @@ const MOST_ROWS: u32 = 100;
 
 pub(super) async fn usage(
     State(api): State<Api>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<UsageView>, Problem> {
+    Params(asked): Params<UsageQuery>,
+) -> Result<Json<UsageView>, ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let zone = roster.zone();
     let until = asked.until.unwrap_or_else(|| zone.to_datetime(now).date());
     let since = asked.since.unwrap_or_else(|| until.saturating_sub(29.days()));
     let days = (until - since).get_days();
     if days < 0 {
-        return Err(Problem::bad_request(format!(
+        return Err(ApiProblem::bad_request(format!(
             "{since} is after {until}; `since` has to be the earlier day"
         )));
     }
     if days >= MOST_DAYS {
-        return Err(Problem::bad_request(format!(
+        return Err(ApiProblem::bad_request(format!(
             "from {since} to {until} there are more than {MOST_DAYS} days"
         )));
     }
     let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
     let (from, end) = (begin(since), until.tomorrow().and_then(begin));
     let (Ok(from), Ok(end)) = (from, end) else {
-        return Err(Problem::bad_request(format!("from {since} to {until} are no days of {}", roster.zone)));
+        return Err(ApiProblem::bad_request(format!(
+            "from {since} to {until} are no days of {}",
+            roster.zone
+        )));
     };
     let wanted = |agent: &AgentName| asked.agent.as_ref().is_none_or(|only| only == agent);
     let rows: Vec<UsageSlot> = api.store.spent(from, end).await?;

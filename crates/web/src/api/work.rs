@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use tracing::debug;
 
 use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct WorkQuery {
     agent: Option<AgentName>,
     /// Include claimed items.
     all: Switch,
@@ -36,15 +36,15 @@ pub(super) struct Asked {
     cursor: Option<String>,
 }
 
-impl Asked {
-    fn options(&self) -> Result<FetchOptions, Problem> {
+impl WorkQuery {
+    fn options(&self) -> Result<FetchOptions, ApiProblem> {
         let parts = |list: &Option<String>| -> Vec<String> {
             let parts = list.iter().flat_map(|list| list.split(',')).map(str::trim);
             parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
         let priority = parts(&self.priority).into_iter().map(|word| {
             serde_json::from_value(word.clone().into()).map_err(|_| {
-                Problem::bad_request(format!(
+                ApiProblem::bad_request(format!(
                     "{word:?} is no priority; there are critical, high, medium and low"
                 ))
             })
@@ -83,14 +83,14 @@ pub struct QueueProblem {
 
 /// Position of an item in the list of all queues: a cursor is the position of the last item returned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Place {
+struct ItemLocation {
     queue: String,
     /// Set for claimed items, which come after available ones.
     is_taken: bool,
     item: WorkItem,
 }
 
-impl Place {
+impl ItemLocation {
     fn of(queue: &str, view: &ItemView) -> Self {
         // Keep only the fields that determine the order.
         let item = WorkItem {
@@ -114,22 +114,22 @@ impl Place {
         BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    fn read(cursor: &str) -> Result<Self, Problem> {
+    fn read(cursor: &str) -> Result<Self, ApiProblem> {
         let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
         let place = json.and_then(|json| serde_json::from_slice(&json).ok());
-        place.ok_or_else(|| Problem::bad_request("this is no cursor of this list".to_owned()))
+        place.ok_or_else(|| ApiProblem::bad_request("this is no cursor of this list".to_owned()))
     }
 }
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<WorkView>, Problem> {
+    Params(asked): Params<WorkQuery>,
+) -> Result<Json<WorkView>, ApiProblem> {
     let (roster, sources) = (api.roster(), api.sources());
     if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
         return Err(api.missing_agent(agent).await);
     }
-    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(Place::read).transpose()?);
+    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(ItemLocation::read).transpose()?);
     let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);
     let mut view = WorkView {
         items: Vec::new(),
@@ -141,7 +141,7 @@ pub(super) async fn list(
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
     if let Some(place) = after.as_ref().filter(|place| !queues.iter().any(|queue| queue.name == place.queue))
     {
-        return Err(Problem::bad_request(format!(
+        return Err(ApiProblem::bad_request(format!(
             "no queue {:?} is left; begin without a cursor",
             place.queue
         )));
@@ -170,8 +170,8 @@ pub(super) async fn list(
         match items {
             Ok(items) => {
                 let wanted = items.into_iter().filter(|view| options.admits(&view.item));
-                let mut places: Vec<(Place, ItemView)> =
-                    wanted.map(|view| (Place::of(&queue.name, &view), view)).collect();
+                let mut places: Vec<(ItemLocation, ItemView)> =
+                    wanted.map(|view| (ItemLocation::of(&queue.name, &view), view)).collect();
                 places.sort_by(|(one, _), (other, _)| one.compare(other));
                 let begun = after.as_ref().filter(|place| place.queue == queue.name);
                 places.retain(|(place, _)| begun.is_none_or(|begun| begun.compare(place).is_lt()));
@@ -197,8 +197,8 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<ItemView>, Problem> {
+    Params(asked): Params<WorkQuery>,
+) -> Result<Json<ItemView>, ApiProblem> {
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
@@ -230,7 +230,7 @@ impl Api {
     }
 
     /// Returns the result of the last job that worked on the item, if it was dropped.
-    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, Problem> {
+    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, ApiProblem> {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
         let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
@@ -260,7 +260,7 @@ pub(super) async fn claim(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<ClaimAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     let person = asked.person.as_deref().unwrap_or("person");
     Ok(Json(api.daemon()?.claim_item(&named(&id)?, asked.agent.as_ref(), person).await?))
 }
@@ -277,7 +277,7 @@ pub(super) async fn release(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<ReleaseAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     let options =
         ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
     Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
@@ -293,7 +293,7 @@ pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<RetryAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     Ok(Json(api.daemon()?.retry_item(&named(&id)?, asked.agent.as_ref()).await?))
 }
 
@@ -310,7 +310,7 @@ pub(super) async fn complete(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<CompleteAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     let result = WorkResult {
         outcome: asked.outcome.unwrap_or(WorkOutcome::Success),
         summary: asked.summary.unwrap_or_else(|| "Done by hand.".to_owned()),

@@ -14,9 +14,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Told;
+use super::ToolResult;
 use super::tool::Tool;
-use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem};
+use crate::api::{
+    ApiProblem, AskVerdict, Client, Code, JobAskReply, JobAsks, JobFollows, JobReports, JobView,
+};
 use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
 
 /// Connection of an agent to the daemon.
@@ -44,7 +46,7 @@ impl JobTools {
     /// Repeats a request until the daemon, which may be restarting, gives a final answer.
     async fn insist<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
     where
-        F: Future<Output = Result<T, Problem>> + Send,
+        F: Future<Output = Result<T, ApiProblem>> + Send,
     {
         let mut failures = 0;
         loop {
@@ -65,34 +67,40 @@ impl JobTools {
         let known = !call.is_empty() && call.len() <= 150;
         let key = if known { format!("tool {call}") } else { fresh_key() };
         match self.ask(key, Some(tool), input, None).await {
-            Heard::Yes => Ok(()),
-            Heard::No(why) | Heard::Text(why) => Err(why),
+            AskAnswer::Yes => Ok(()),
+            AskAnswer::No(why) | AskAnswer::Text(why) => Err(why),
         }
     }
 
     /// Asks, and waits for the answer. The same `key` is the same ask, however often the connection was lost.
-    async fn ask(&self, key: String, tool: Option<String>, input: Value, question: Option<String>) -> Heard {
+    async fn ask(
+        &self,
+        key: String,
+        tool: Option<String>,
+        input: Value,
+        question: Option<String>,
+    ) -> AskAnswer {
         let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
         let path = format!("jobs/{}/asks", self.job);
-        let hears: JobHears = match Self::insist(|| self.client.post(&path, &asks)).await {
+        let hears: JobAskReply = match Self::insist(|| self.client.post(&path, &asks)).await {
             Ok(hears) => hears,
-            Err(why) => return Heard::No(why),
+            Err(why) => return AskAnswer::No(why),
         };
-        let no = |message: Option<String>| Heard::No(message.unwrap_or_else(|| "denied".to_owned()));
+        let no = |message: Option<String>| AskAnswer::No(message.unwrap_or_else(|| "denied".to_owned()));
         let Some(ask) = hears.ask else {
-            return if hears.verdict == HeardWord::Allowed { Heard::Yes } else { no(hears.message) };
+            return if hears.verdict == AskVerdict::Allowed { AskAnswer::Yes } else { no(hears.message) };
         };
         let path = format!("{path}/{}?wait={WAIT_SECONDS}", ask.id.number);
         loop {
             let ask: Ask = match Self::insist(|| self.client.get(&path)).await {
                 Ok(ask) => ask,
-                Err(why) => return Heard::No(why),
+                Err(why) => return AskAnswer::No(why),
             };
             match ask.state {
                 AskState::Open => {}
-                AskState::Allowed(_) => return Heard::Yes,
+                AskState::Allowed(_) => return AskAnswer::Yes,
                 AskState::Answered(Answered { message, .. }) => {
-                    return Heard::Text(message.unwrap_or_default());
+                    return AskAnswer::Text(message.unwrap_or_default());
                 }
                 AskState::Denied(Answered { message, .. }) => {
                     return no(Some(message.map_or_else(
@@ -109,7 +117,7 @@ impl JobTools {
     }
 }
 
-enum Heard {
+enum AskAnswer {
     Yes,
     No(String),
     Text(String),
@@ -160,9 +168,9 @@ pub(super) fn tools() -> Vec<Tool<JobTools>> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoInput {}
 
-async fn work_item(voice: Arc<JobTools>, Nothing {}: Nothing) -> Told {
+async fn work_item(voice: Arc<JobTools>, NoInput {}: NoInput) -> ToolResult {
     let path = format!("jobs/{}", voice.job);
     let job: JobView = JobTools::insist(|| voice.client.get(&path)).await?;
     match &job.job.work_item {
@@ -184,7 +192,7 @@ struct Followup {
     agent: Option<AgentName>,
 }
 
-async fn schedule_followup(voice: Arc<JobTools>, Followup { prompt, after, agent }: Followup) -> Told {
+async fn schedule_followup(voice: Arc<JobTools>, Followup { prompt, after, agent }: Followup) -> ToolResult {
     let asked = JobFollows { attempt: voice.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
     let path = format!("jobs/{}/followups", voice.job);
     let job: JobRecord = JobTools::insist(|| voice.client.post(&path, &asked)).await?;
@@ -205,7 +213,7 @@ struct Reported {
     artifacts: Vec<String>,
 }
 
-async fn report(voice: Arc<JobTools>, reported: Reported) -> Told {
+async fn report(voice: Arc<JobTools>, reported: Reported) -> ToolResult {
     let Reported { outcome, summary, artifacts } = reported;
     let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
     let path = format!("jobs/{}/report", voice.job);
@@ -223,7 +231,7 @@ struct Approve {
     tool_use_id: Option<String>,
 }
 
-async fn approve(voice: Arc<JobTools>, asked: Approve) -> Told {
+async fn approve(voice: Arc<JobTools>, asked: Approve) -> ToolResult {
     let Approve { tool_name, input, tool_use_id } = asked;
     let allowed = voice.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
     let answer = match allowed {
@@ -239,14 +247,14 @@ struct AskPerson {
     question: String,
 }
 
-async fn ask_person(voice: Arc<JobTools>, AskPerson { question }: AskPerson) -> Told {
+async fn ask_person(voice: Arc<JobTools>, AskPerson { question }: AskPerson) -> ToolResult {
     if question.trim().is_empty() {
         return Err("there is no question".to_owned());
     }
     match voice.ask(fresh_key(), None, Value::Null, Some(question)).await {
-        Heard::Text(answer) => Ok(answer),
-        Heard::Yes => Ok("yes".to_owned()),
-        Heard::No(why) => Err(why),
+        AskAnswer::Text(answer) => Ok(answer),
+        AskAnswer::Yes => Ok("yes".to_owned()),
+        AskAnswer::No(why) => Err(why),
     }
 }
 

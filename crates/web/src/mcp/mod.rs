@@ -26,7 +26,7 @@ pub use person::PersonTools;
 use tool::Tool;
 
 /// Result of a tool; the error is for the caller.
-type Told = Result<String, String>;
+type ToolResult = Result<String, String>;
 
 /// Asks the fleet whether the agent of the job in the environment may use a tool.
 pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
@@ -44,19 +44,19 @@ pub async fn serve_person(voice: PersonTools, scope: Scope) -> anyhow::Result<()
 }
 
 async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, voice: V) -> anyhow::Result<()> {
-    let server = Server { tools, voice: Arc::new(voice) };
+    let server = McpServer { tools, voice: Arc::new(voice) };
     let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client at the other end")?;
     running.waiting().await.context("the MCP server has ended")?;
     Ok(())
 }
 
 #[derive(Debug)]
-struct Server<V> {
+struct McpServer<V> {
     tools: Vec<Tool<V>>,
     voice: Arc<V>,
 }
 
-impl<V: Send + Sync + 'static> ServerHandler for Server<V> {
+impl<V: Send + Sync + 'static> ServerHandler for McpServer<V> {
     fn get_info(&self) -> ServerConfig {
         let mut config = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         config.server_info = Implementation::new("cowhand", env!("CARGO_PKG_VERSION"));

@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Told;
+use super::ToolResult;
 use super::tool::Tool;
-use crate::api::{AgentView, Client, FiringView, JobView, Page, Status, UsageView, WorkView, segment};
+use crate::api::{AgentView, Client, FiringView, JobView, Page, StatusView, UsageView, WorkView, segment};
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
 
@@ -41,18 +41,22 @@ impl PersonTools {
         found.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))
     }
 
-    async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> Told {
+    async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> ToolResult {
         let found: T = self.client().await?.get(path).await.map_err(|problem| problem.message)?;
         written(&found)
     }
 
-    async fn post<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str, given: &Value) -> Told {
+    async fn post<T: serde::de::DeserializeOwned + Serialize>(
+        &self,
+        path: &str,
+        given: &Value,
+    ) -> ToolResult {
         let done: T = self.client().await?.post(path, given).await.map_err(|problem| problem.message)?;
         written(&done)
     }
 }
 
-fn written(value: &impl Serialize) -> Told {
+fn written(value: &impl Serialize) -> ToolResult {
     serde_json::to_string_pretty(value).map_err(|error| error.to_string())
 }
 
@@ -82,17 +86,17 @@ pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoInput {}
 
-async fn fleet(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
-    voice.get::<Status>("status").await
+async fn fleet(voice: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    voice.get::<StatusView>("status").await
 }
 
-async fn schedules(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
+async fn schedules(voice: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
     voice.get::<Page<ScheduleView>>("schedules").await
 }
 
-async fn asks(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
+async fn asks(voice: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
     voice.get::<Page<Ask>>("asks").await
 }
 
@@ -109,7 +113,7 @@ struct Jobs {
     limit: Option<u32>,
 }
 
-async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> Told {
+async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> ToolResult {
     let mut path = format!("jobs?limit={}", asked.limit.unwrap_or(20).clamp(1, 200));
     let given = [
         ("agent", asked.agent.map(|agent| agent.to_string())),
@@ -129,15 +133,15 @@ struct OneJob {
     job: JobName,
 }
 
-async fn job(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
+async fn job(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
     voice.get::<JobView>(&format!("jobs/{job}")).await
 }
 
-async fn cancel(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
+async fn cancel(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
     voice.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
 }
 
-async fn retry(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
+async fn retry(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
     voice.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
 }
 
@@ -151,7 +155,7 @@ struct Output {
     last: Option<u32>,
 }
 
-async fn output(voice: Arc<PersonTools>, Output { job, last }: Output) -> Told {
+async fn output(voice: Arc<PersonTools>, Output { job, last }: Output) -> ToolResult {
     let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
     let client = voice.client().await?;
     let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
@@ -179,7 +183,7 @@ impl OneSchedule {
     }
 }
 
-async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
+async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
     let client = voice.client().await?;
     let address = one.address();
     let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
@@ -190,11 +194,11 @@ async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
     written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
 }
 
-async fn enable(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
+async fn enable(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
     voice.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
 }
 
-async fn disable(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
+async fn disable(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
     voice.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
 }
 
@@ -204,7 +208,7 @@ struct Usage {
     agent: Option<AgentName>,
 }
 
-async fn usage(voice: Arc<PersonTools>, Usage { agent }: Usage) -> Told {
+async fn usage(voice: Arc<PersonTools>, Usage { agent }: Usage) -> ToolResult {
     let agent = agent.map(|agent| format!("?agent={}", segment(agent.as_str()))).unwrap_or_default();
     voice.get::<UsageView>(&format!("usage{agent}")).await
 }
@@ -216,7 +220,7 @@ struct Work {
     all: bool,
 }
 
-async fn work(voice: Arc<PersonTools>, Work { all }: Work) -> Told {
+async fn work(voice: Arc<PersonTools>, Work { all }: Work) -> ToolResult {
     voice.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
 }
 
@@ -232,7 +236,7 @@ struct Triggered {
     prompt: Option<String>,
 }
 
-async fn trigger(voice: Arc<PersonTools>, Triggered { agent, schedule, prompt }: Triggered) -> Told {
+async fn trigger(voice: Arc<PersonTools>, Triggered { agent, schedule, prompt }: Triggered) -> ToolResult {
     let given = Trigger { schedule, prompt, ..Trigger::default() };
     let given = serde_json::to_value(given).map_err(|error| error.to_string())?;
     voice.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await

@@ -8,9 +8,9 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Told;
+use super::ToolResult;
 
-type Call<V> = Box<dyn Fn(Arc<V>, Value) -> Pin<Box<dyn Future<Output = Told> + Send>> + Send + Sync>;
+type Call<V> = Box<dyn Fn(Arc<V>, Value) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync>;
 
 pub(super) struct Tool<V> {
     pub(super) name: &'static str,
@@ -23,7 +23,7 @@ impl<V: Send + Sync + 'static> Tool<V> {
     pub(super) fn new<T, F, D>(name: &'static str, about: &'static str, done: D) -> Self
     where
         T: DeserializeOwned + JsonSchema + Send + 'static,
-        F: Future<Output = Told> + Send + 'static,
+        F: Future<Output = ToolResult> + Send + 'static,
         D: Fn(Arc<V>, T) -> F + Send + Sync + Copy + 'static,
     {
         let schema = SchemaGenerator::default().into_root_schema_for::<T>();

@@ -13,8 +13,8 @@ use cowhand_core::server::Scope;
 use tracing::warn;
 
 use super::door::{announced, only};
-use super::limit::Limit;
-use crate::api::{self, Api, ByPage, Code, Problem, Wanted, hash};
+use super::limit::RateLimit;
+use crate::api::{self, Api, ApiProblem, ByPage, Code, Wanted, hash};
 use cowhand_engine::fleet::Fleet;
 use cowhand_store::TokenRecord;
 use cowhand_store::audit;
@@ -28,7 +28,7 @@ pub(super) struct Access {
     fleet: Arc<Fleet>,
     /// Limit on wrong tokens of an address. A valid token is accepted regardless of wrong ones: behind a
     /// proxy all clients have one address, and one program with an old token must not block the others.
-    wrong: Arc<Limit>,
+    wrong: Arc<RateLimit>,
     /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so
     /// two fleets on
     /// one machine need two names.
@@ -53,7 +53,7 @@ pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
 
 impl Access {
     pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
-        let wrong = Arc::new(Limit::new(20, Duration::from_secs(3)));
+        let wrong = Arc::new(RateLimit::new(20, Duration::from_secs(3)));
         Self { api, fleet, wrong, cookie: format!("cowhand-{port}").into() }
     }
 
@@ -76,7 +76,7 @@ impl Access {
             Some(token) => self.fleet.store().use_token(&hash(token), self.fleet.clock().now()).await,
             None => Ok(None),
         };
-        let Some(token) = known.map_err(|error| Problem::from(error).into_response())? else {
+        let Some(token) = known.map_err(|error| ApiProblem::from(error).into_response())? else {
             self.wrong.take(peer).map_err(IntoResponse::into_response)?;
             warn!(%peer, "a request without a good token");
             return Ok(Caller::Stranger { was_given: given.is_some() });
@@ -84,7 +84,7 @@ impl Access {
         let only_looks = method.is_safe();
         if kept.is_some() && !only_looks && only(headers, BY_OUR_PAGE) != Some("1") {
             let message = format!("with a cookie, this needs the header `{BY_OUR_PAGE}: 1`");
-            return Err(Problem::new(Code::Forbidden, message).into_response());
+            return Err(ApiProblem::new(Code::Forbidden, message).into_response());
         }
         Ok(Caller::Known { token, by_page: kept.is_some() })
     }
@@ -118,12 +118,12 @@ pub(super) async fn check(
     if token.scope < needed {
         let message =
             format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
-        return Err(Problem::new(Code::Forbidden, message).into_response());
+        return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
     // Refuse an announced length at once; a body without one is cut off at the same length while it is read.
     if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
         let message = format!("a request has at most {MOST_BYTES} bytes");
-        return Err(Problem::new(Code::TooLarge, message).into_response());
+        return Err(ApiProblem::new(Code::TooLarge, message).into_response());
     }
     if by_page {
         request.extensions_mut().insert(ByPage);
@@ -152,7 +152,7 @@ fn unauthorized(was_given: bool) -> Response {
     } else {
         "this needs `Authorization: Bearer TOKEN`; `cowhand token create` makes a token"
     };
-    let mut response = Problem::new(Code::Unauthorized, message).into_response();
+    let mut response = ApiProblem::new(Code::Unauthorized, message).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }

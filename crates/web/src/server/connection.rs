@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
 use super::limit::source;
-use super::stall::Watched;
+use super::stall::WriteTimeout;
 use cowhand_engine::tls::Tls;
 use cowhand_engine::trigger::stopped;
 
@@ -49,20 +49,20 @@ const OTHER_FILES: u64 = 512;
 
 /// Open connections by address.
 #[derive(Debug)]
-struct Crowd {
+struct ConnectionCounts {
     most_of_one: usize,
     by_source: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Connection of an address, counted until this is dropped.
-struct Presence {
-    crowd: Arc<Crowd>,
+struct ConnectionGuard {
+    crowd: Arc<ConnectionCounts>,
     source: IpAddr,
 }
 
-impl Crowd {
+impl ConnectionCounts {
     /// Counts a connection; returns none if the address already has its maximum.
-    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Presence> {
+    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionGuard> {
         let source = source(peer);
         let mut all = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
         let here = all.entry(source).or_default();
@@ -70,11 +70,11 @@ impl Crowd {
             return None;
         }
         *here += 1;
-        Some(Presence { crowd: Arc::clone(self), source })
+        Some(ConnectionGuard { crowd: Arc::clone(self), source })
     }
 }
 
-impl Drop for Presence {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         let mut all = self.crowd.by_source.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(here) = all.get_mut(&self.source) {
@@ -113,7 +113,7 @@ pub(super) async fn serve(
 ) {
     let most = most_connections();
     let places = Arc::new(Semaphore::new(most));
-    let crowd = Arc::new(Crowd { most_of_one: most / 2, by_source: Mutex::default() });
+    let crowd = Arc::new(ConnectionCounts { most_of_one: most / 2, by_source: Mutex::default() });
     let mut connections = JoinSet::new();
     let mut told: Option<Instant> = None;
     loop {
@@ -195,7 +195,7 @@ pub(super) async fn talk<S, P>(
         .timer(TokioTimer::new())
         .header_read_timeout(silence)
         .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(Watched::new(stream)), answer);
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream)), answer);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn one_address_gets_so_many_and_gives_them_back() {
-        let crowd = Arc::new(Crowd { most_of_one: 2, by_source: Mutex::default() });
+        let crowd = Arc::new(ConnectionCounts { most_of_one: 2, by_source: Mutex::default() });
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
         let first = crowd.enter(one);
         let second = crowd.enter(one);

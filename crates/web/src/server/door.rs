@@ -12,30 +12,33 @@ use axum::middleware::Next;
 use axum::response::Response;
 use cowhand_core::server::Server as Settings;
 
-use crate::api::{Code, Problem};
+use crate::api::{ApiProblem, Code};
 
 pub(super) async fn check(
     State(settings): State<Arc<Settings>>,
     request: Request,
     next: Next,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     may_come_in(&settings, request.uri(), request.headers())?;
     Ok(next.run(request).await)
 }
 
-fn may_come_in(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+fn may_come_in(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
     let host = only(headers, "host").filter(|host| settings.is_named(host));
     // A request may also name its host in the URI.
     let is_ours = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
     let Some(host) = host.filter(|_| is_ours) else {
         let message = "this server does not go by that name; `server.allowed_hosts` in the config lists more";
-        return Err(Problem::new(Code::Misdirected, message));
+        return Err(ApiProblem::new(Code::Misdirected, message));
     };
     if headers.contains_key("origin") {
         let origin = only(headers, "origin").unwrap_or_default();
         let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         if origin.is_none_or(|origin| !origin.eq_ignore_ascii_case(host)) {
-            return Err(Problem::new(Code::Forbidden, "this server takes nothing from the pages of others"));
+            return Err(ApiProblem::new(
+                Code::Forbidden,
+                "this server takes nothing from the pages of others",
+            ));
         }
     }
     Ok(())

@@ -42,7 +42,7 @@ pub(super) struct Intake {
 /// Permits of a delivery, held while it is in memory, until it is on disk.
 #[derive(Debug)]
 #[expect(dead_code, reason = "they are held, not used")]
-pub(super) struct Held<'i> {
+pub(super) struct DeliveryPermits<'i> {
     suspect: Option<SemaphorePermit<'i>>,
     own: OwnedSemaphorePermit,
     room: SemaphorePermit<'i>,
@@ -50,9 +50,9 @@ pub(super) struct Held<'i> {
 
 /// Error that the server is closing.
 #[derive(Debug)]
-pub(super) struct Closed;
+pub(super) struct IntakeClosed;
 
-impl From<AcquireError> for Closed {
+impl From<AcquireError> for IntakeClosed {
     fn from(_: AcquireError) -> Self {
         Self
     }
@@ -79,12 +79,12 @@ impl Intake {
         peer: IpAddr,
         announced: Option<usize>,
         is_suspect: bool,
-    ) -> Result<Held<'_>, Closed> {
+    ) -> Result<DeliveryPermits<'_>, IntakeClosed> {
         let suspect = if is_suspect { Some(self.suspects.acquire().await?) } else { None };
         let units = announced.unwrap_or(MOST_BYTES).min(MOST_BYTES).div_ceil(UNIT).max(1);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         let own = self.of_source(peer).acquire_many_owned(units).await?;
-        Ok(Held { suspect, own, room: self.room.acquire_many(units).await? })
+        Ok(DeliveryPermits { suspect, own, room: self.room.acquire_many(units).await? })
     }
 
     fn of_source(&self, peer: IpAddr) -> Arc<Semaphore> {
@@ -97,7 +97,7 @@ impl Intake {
 
     /// Waits for the turn of a large body to be parsed and written; returns none for a body that is not
     /// large.
-    pub(super) async fn turn(&self, bytes: usize) -> Result<Option<SemaphorePermit<'_>>, Closed> {
+    pub(super) async fn turn(&self, bytes: usize) -> Result<Option<SemaphorePermit<'_>>, IntakeClosed> {
         if bytes <= LARGE {
             return Ok(None);
         }

@@ -23,7 +23,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
 use super::connection::talk;
-use crate::api::{self, Api, Code, Problem, SocketError, Wanted};
+use crate::api::{self, Api, ApiProblem, Code, SocketError, Wanted};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
 use cowhand_system::remove::absent_is_ok;
@@ -58,7 +58,7 @@ impl JobSocket {
         let listener = listen().map_err(|source| SocketError::at(&path, source))?;
         let (stop, stopping) = watch::channel(false);
         let router = api.clone().router().layer(DefaultBodyLimit::max(MOST_BYTES));
-        let guard = Guard { api: api.clone(), turns: Turns::default() };
+        let guard = JobSocketState { api: api.clone(), turns: RequestCounts::default() };
         let router = router.layer(from_fn_with_state(guard, for_jobs_only));
         let task = tokio::spawn(serve(listener, router, stopping));
         Ok(Self { path, stop, task })
@@ -94,7 +94,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
         };
         match accepted {
             Ok((place, stream)) => {
-                let connection = talk(stream, OfJob, SILENCE, router.clone(), stop.clone());
+                let connection = talk(stream, JobPeer, SILENCE, router.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -110,39 +110,39 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
 
 /// Peer of the socket: some process of some job; the socket itself shows no more.
 #[derive(Debug, Clone, Copy)]
-struct OfJob;
+struct JobPeer;
 
 #[derive(Debug, Clone)]
-struct Guard {
+struct JobSocketState {
     api: Api,
-    turns: Turns,
+    turns: RequestCounts,
 }
 
 /// Number of running requests of each job.
 #[derive(Debug, Clone, Default)]
-struct Turns(Arc<Mutex<HashMap<JobId, usize>>>);
+struct RequestCounts(Arc<Mutex<HashMap<JobId, usize>>>);
 
 /// Running request, counted until this is dropped.
 #[derive(Debug)]
-struct Turn {
-    turns: Turns,
+struct RequestGuard {
+    turns: RequestCounts,
     job: JobId,
 }
 
-impl Turns {
+impl RequestCounts {
     /// Counts a request; returns none if the job already has its maximum.
-    fn take(&self, job: &JobId) -> Option<Turn> {
+    fn take(&self, job: &JobId) -> Option<RequestGuard> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let under_way = all.entry(job.clone()).or_default();
         if *under_way >= MOST_OF_A_JOB {
             return None;
         }
         *under_way += 1;
-        Some(Turn { turns: self.clone(), job: job.clone() })
+        Some(RequestGuard { turns: self.clone(), job: job.clone() })
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let mut all = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(under_way) = all.get_mut(&self.job) {
@@ -155,11 +155,11 @@ impl Drop for Turn {
 }
 
 /// Checks the token before any of the body is read.
-async fn for_jobs_only(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn for_jobs_only(State(guard): State<JobSocketState>, request: Request, next: Next) -> Response {
     let token = api::shown(request.headers()).map(str::to_owned);
     let admitted = match token {
         Some(token) => guard.api.admit(&token, Wanted::by(&request)).await,
-        None => Err(Problem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
+        None => Err(ApiProblem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
     };
     let actor = match admitted {
         Ok(actor) => actor,
@@ -170,13 +170,13 @@ async fn for_jobs_only(State(guard): State<Guard>, request: Request, next: Next)
         _ => None,
     };
     let Some(_turn) = turn else {
-        return refused(Problem::new(Code::TooMany, "this job asks too much at a time; try again later"));
+        return refused(ApiProblem::new(Code::TooMany, "this job asks too much at a time; try again later"));
     };
     audit::by(actor, next.run(request)).await
 }
 
 /// Builds the answer to a refused request, and closes the connection, so that it does not occupy a place.
-fn refused(problem: Problem) -> Response {
+fn refused(problem: ApiProblem) -> Response {
     let mut response = problem.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn one_job_gets_so_many_turns_and_gives_them_back() {
-        let turns = Turns::default();
+        let turns = RequestCounts::default();
         let [job, other]: [JobId; 2] =
             ["job-2026-01-05-a1b2c3", "job-2026-01-05-a1b2c4"].map(|id| id.parse().unwrap());
         let mut taken: Vec<_> = (0..MOST_OF_A_JOB).map(|_| turns.take(&job).unwrap()).collect();

@@ -11,14 +11,14 @@ use tokio::time::{Instant, Sleep, sleep};
 /// Longest time for which bytes may wait for the client.
 const LONGEST: Duration = Duration::from_mins(1);
 
-pub(super) struct Watched<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     longest: Duration,
     /// Timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Watched<S> {
+impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, longest: LONGEST, waiting: None }
     }
@@ -38,7 +38,7 @@ impl<S> Watched<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -48,7 +48,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -79,7 +79,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_nothing_is_let_go() {
         let (near, mut far) = duplex(10);
-        let mut near = Watched::new(near);
+        let mut near = WriteTimeout::new(near);
         near.write_all(b"0123456789").await.unwrap();
         let began = Instant::now();
         let error = near.write_all(b"more").await.unwrap_err();

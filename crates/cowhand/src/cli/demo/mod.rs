@@ -23,7 +23,7 @@ use cowhand_engine::state::StateFolder;
 use cowhand_store::{JobFilter, Store};
 
 #[derive(Debug, Args)]
-pub(super) struct Demo {
+pub(super) struct DemoArgs {
     /// Stop after this time, for example 30s [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Interval>,
@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 8] = [
     ("tasks/old-links.md", include_str!("tasks/old-links.md")),
 ];
 
-impl Demo {
+impl DemoArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot(&error.into()))?;
         runtime.block_on(self.show()).map_err(|error| cannot(&error))

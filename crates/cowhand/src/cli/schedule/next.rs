@@ -13,17 +13,17 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::FullName;
-use crate::cli::filter::Since;
+use super::ScheduleFullName;
+use crate::cli::filter::SinceTime;
 use crate::cli::{Failure, complete, number, place, print};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Next {
+pub(in crate::cli) struct NextArgs {
     /// Schedule to show [default: the whole fleet]
     #[arg(value_name = "AGENT/SCHEDULE", conflicts_with = "cron", add = complete::schedules())]
-    name: Option<FullName>,
+    name: Option<ScheduleFullName>,
     /// Cron expression: five fields, six with leading seconds, or a shorthand such as @daily
     #[arg(long, value_name = "EXPR")]
     cron: Option<String>,
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Next {
     timezone: Option<String>,
     /// Show firings after this: a time (local without a zone), a date, or how long ago (2h) [default: now]
     #[arg(long, value_name = "TIME")]
-    from: Option<Since>,
+    from: Option<SinceTime>,
     /// Number of firings
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::between(1, 10_000))]
     count: u32,
@@ -48,9 +48,9 @@ struct Coming {
     name: Option<String>,
 }
 
-impl Next {
+impl NextArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let from = self.from.map_or_else(Timestamp::now, Since::at);
+        let from = self.from.map_or_else(Timestamp::now, SinceTime::at);
         let mut coming = match &self.cron {
             Some(expression) => self.of_expression(expression, from)?,
             None => self.of_fleet(config, from)?,
@@ -78,7 +78,7 @@ impl Next {
         let views: Page<ScheduleView> =
             place::ask(config, async |client| Ok(client.get("schedules").await?))?;
         let wanted = |view: &&ScheduleView| {
-            let is = |name: &FullName| view.agent == name.agent && view.schedule == name.schedule;
+            let is = |name: &ScheduleFullName| view.agent == name.agent && view.schedule == name.schedule;
             self.name.as_ref().is_none_or(is)
         };
         for view in views.items.iter().filter(wanted) {
@@ -134,7 +134,7 @@ impl Next {
 
     /// Returns the firings from the API, so that the dashboard shows the same.
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
-        let only = self.name.as_ref().map(|FullName { agent, schedule }| {
+        let only = self.name.as_ref().map(|ScheduleFullName { agent, schedule }| {
             format!("&agent={agent}&schedule={}", segment(schedule.as_str()))
         });
         let from = segment(&from.to_string());

@@ -8,7 +8,7 @@ use cowhand_core::hook::HookKind;
 use cowhand_core::id::{AgentName, JobId};
 use jiff::{SignedDuration, Timestamp};
 
-use super::text::{Kind, Page};
+use super::text::{MetricKind, MetricsText};
 use cowhand_store::histogram::Histogram;
 use cowhand_store::{Store, StoreError};
 
@@ -129,7 +129,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsText) {
         let firings = self.firings.iter().map(|((agent, schedule, outcome, reason), count)| {
             let labels = [
                 ("agent", agent.to_string()),
@@ -140,7 +140,7 @@ impl Tally {
             (labels, *count)
         });
         page.family(
-            Kind::Counter,
+            MetricKind::Counter,
             "cowhand_firings_total",
             "Firings since the daemon began, by what became of them.",
             firings,
@@ -159,10 +159,15 @@ impl Tally {
             ];
             (labels, *count)
         });
-        page.family(Kind::Counter, "cowhand_jobs_total", "Jobs that ended since the daemon began.", jobs);
+        page.family(
+            MetricKind::Counter,
+            "cowhand_jobs_total",
+            "Jobs that ended since the daemon began.",
+            jobs,
+        );
         let attempts = self.attempts.iter().map(|(agent, count)| ([("agent", agent.to_string())], *count));
         let help = "Attempts that began since the daemon began.";
-        page.family(Kind::Counter, "cowhand_attempts_total", help, attempts);
+        page.family(MetricKind::Counter, "cowhand_attempts_total", help, attempts);
         let hooks = self.hooks.iter().map(|((agent, kind, outcome), count)| {
             let labels = [
                 ("agent", agent.to_string()),
@@ -172,7 +177,7 @@ impl Tally {
             (labels, *count)
         });
         let help = "Hooks that ended since the daemon began, by what became of them.";
-        page.family(Kind::Counter, "cowhand_hooks_total", help, hooks);
+        page.family(MetricKind::Counter, "cowhand_hooks_total", help, hooks);
         self.write_holds(page);
         let durations = self.durations.iter().map(|(agent, all)| (vec![("agent", agent.as_str())], all));
         page.histograms("cowhand_job_duration_seconds", "From the start of a job to its end.", durations);
@@ -181,21 +186,21 @@ impl Tally {
     }
 
     /// Writes the counts of what held agents back.
-    fn write_holds(&self, page: &mut Page) {
+    fn write_holds(&self, page: &mut MetricsText) {
         let two = |agent: &AgentName, name: &'static str, value: &str| {
             [("agent", agent.to_string()), (name, value.to_owned())]
         };
         let asks = self.asks.iter().map(|((agent, status), count)| (two(agent, "outcome", status), *count));
         let help = "What agents asked of people and was settled since the daemon began.";
-        page.family(Kind::Counter, "cowhand_asks_total", help, asks);
+        page.family(MetricKind::Counter, "cowhand_asks_total", help, asks);
         let parks = self.parks.iter();
         let parks = parks.map(|((agent, provider), count)| (two(agent, "provider", provider), *count));
         let help = "Attempts since the daemon began that a provider's limit ended.";
-        page.family(Kind::Counter, "cowhand_job_parks_total", help, parks);
+        page.family(MetricKind::Counter, "cowhand_job_parks_total", help, parks);
         let pauses = self.pauses.iter();
         let pauses = pauses.map(|((agent, schedule), count)| (two(agent, "schedule", schedule), *count));
         let help = "How often schedules paused themselves since the daemon began.";
-        page.family(Kind::Counter, "cowhand_schedule_pauses_total", help, pauses);
+        page.family(MetricKind::Counter, "cowhand_schedule_pauses_total", help, pauses);
     }
 }
 

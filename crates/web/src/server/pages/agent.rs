@@ -7,11 +7,11 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, jobs, left, marks, now, text};
+use super::{PageAnswer, Pages, jobs, left, marks, now, text};
 use crate::api::{AgentView, Page, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
-pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> PageAnswer {
     let now = now();
     let agent: AgentView = match pages.client.get(&format!("agents/{}", segment(&name))).await {
         Ok(agent) => agent,

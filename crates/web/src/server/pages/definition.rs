@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::text::{Text, short};
 use super::{Pages, Refused, marks};
-use crate::api::{Code, Status, segment};
+use crate::api::{Code, StatusView, segment};
 use cowhand_engine::fleet::ScheduleView;
 
 /// Definition of a schedule, with the address of its webhook.
@@ -34,7 +34,7 @@ impl Pages {
     }
 
     async fn webhook(&self, view: &ScheduleView) -> Result<Option<String>, Refused> {
-        let status: Status = self.client.get("status").await?;
+        let status: StatusView = self.client.get("status").await?;
         let (agent, schedule) = (segment(view.agent.as_str()), segment(view.schedule.as_str()));
         Ok(status.daemon.url.map(|url| format!("{url}/hooks/{agent}/{schedule}")))
     }

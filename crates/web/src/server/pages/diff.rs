@@ -8,19 +8,19 @@ use similar::{ChangeTag, TextDiff};
 
 use super::layout::{Frame, Tab};
 use super::text::plain;
-use super::{Answer, Pages, marks, output};
-use crate::api::{Problem, segment};
+use super::{PageAnswer, Pages, marks, output};
+use crate::api::{ApiProblem, segment};
 
 /// Largest number of lines of output that are compared.
 const MOST_LINES: usize = 2000;
 /// Time limit of a comparison: two texts with nothing in common take long.
 const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
 
-pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> PageAnswer {
     let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let parent = job.forked_from.as_ref().or(job.retry_of.as_ref());
     let Some(parent) = parent else {
-        return Err(Problem::not_found(format!("{} came from no other job", job.id)).into());
+        return Err(ApiProblem::not_found(format!("{} came from no other job", job.id)).into());
     };
     let parent: JobRecord = pages.client.get(&format!("jobs/{parent}")).await?;
     let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));
@@ -37,7 +37,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
     pages.page(Frame { title: "What is different", tab: Tab::Jobs, follow: None }, main).await
 }
 
-async fn said(pages: &Pages, job: &JobId) -> Result<String, Problem> {
+async fn said(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
     let mut answer = pages.client.lines(&format!("jobs/{job}/output")).await?;
     let mut text = String::new();
     let mut count = 0;

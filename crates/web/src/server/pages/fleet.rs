@@ -12,14 +12,14 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, asks, budgets, marks, now, text};
-use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, left_sentence, segment};
+use super::{PageAnswer, Pages, asks, budgets, marks, now, text};
+use crate::api::{AgentView, ApiProblem, Page, StatusView, Total, UsageView, left_sentence, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
-pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
     let client = &pages.client;
-    let status: Status = client.get("status").await?;
+    let status: StatusView = client.get("status").await?;
     let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
     let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=10").await?;
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
@@ -55,7 +55,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
 }
 
-async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, Problem> {
+async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
     let mut lines = Vec::new();
     for job in running {
         lines.push(pages.tail(&job.id).await?.said);
@@ -73,8 +73,8 @@ fn more(all: usize, shown: usize, status: &str) -> Markup {
     }
 }
 
-fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
-    let Status { daemon, agents, running, queued, given_up, untold, .. } = status;
+fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
+    let StatusView { daemon, agents, running, queued, given_up, untold, .. } = status;
     let tokens = tokens(&today.usage);
     html! {
         div.page-head #head data-live {
@@ -101,7 +101,7 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
 }
 
 /// Shows problems that concern the whole fleet.
-fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup {
+fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Markup {
     let poor = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
     // Each budget once, for any number of schedules.
     let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();

@@ -9,14 +9,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab};
-use super::output::{PAGE, View, Window};
+use super::output::{OutputWindow, PAGE, View};
 use super::text::{self, Text};
-use super::{Answer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
-use crate::api::{Cancellation, JobView, SourceTold, Waits, segment};
+use super::{PageAnswer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
+use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct JobPageQuery {
     view: Shown,
     /// Number of lines to skip.
     after: Option<u64>,
@@ -36,8 +36,8 @@ enum Shown {
 pub(super) async fn page(
     State(pages): State<Pages>,
     Path(id): Path<String>,
-    Params(asked): Params<Asked>,
-) -> Answer {
+    Params(asked): Params<JobPageQuery>,
+) -> PageAnswer {
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let chain = followups(&view);
@@ -64,7 +64,7 @@ fn head(
     job: &JobRecord,
     waits: Option<&Waits>,
     cancellation: Option<&Cancellation>,
-    told: Option<&SourceTold>,
+    told: Option<&SourceReport>,
     now: Timestamp,
 ) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
@@ -159,7 +159,7 @@ fn told(job: &JobRecord) -> Markup {
     }
 }
 
-fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
+fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
     let base = format!("/jobs/{}", job.id);
     let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     let is_last = window.end() >= window.total;
@@ -196,7 +196,7 @@ fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
     }
 }
 
-fn place(window: &Window) -> String {
+fn place(window: &OutputWindow) -> String {
     match window.total {
         0 => "no lines yet".to_owned(),
         1 => "1 line".to_owned(),

@@ -13,10 +13,10 @@ use serde::Deserialize;
 
 use super::Pages;
 use super::output::{View, growing};
-use crate::api::{Lines, Problem, segment};
+use crate::api::{ApiProblem, Lines, segment};
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct LiveQuery {
     #[serde(default)]
     after: u64,
     #[serde(default)]
@@ -47,9 +47,9 @@ enum End {
 pub(super) async fn stream(
     State(pages): State<Pages>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<LiveQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let JobRecord { id: job, .. } = pages.client.get(&format!("jobs/{}", segment(&job))).await?;
     let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let line = known.unwrap_or(asked.after);

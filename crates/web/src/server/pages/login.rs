@@ -14,8 +14,8 @@ use tracing::{info, warn};
 
 use super::text::Text;
 use super::{Pages, outside};
-use crate::api::{Code, Logins, Problem, TokenAsked, TokenMade};
-use crate::server::limit::Limit;
+use crate::api::{ApiProblem, Code, Logins, TokenAsked, TokenMade};
+use crate::server::limit::RateLimit;
 use cowhand_store::audit;
 
 const DAYS: u32 = 30;
@@ -24,13 +24,13 @@ const DAYS: u32 = 30;
 pub(super) struct Login {
     codes: Logins,
     /// Limit on attempts of an address.
-    tries: Arc<Limit>,
+    tries: Arc<RateLimit>,
     has_tls: bool,
 }
 
 impl Login {
     pub(super) fn new(codes: Logins, has_tls: bool) -> Self {
-        Self { codes, tries: Arc::new(Limit::new(10, Duration::from_secs(6))), has_tls }
+        Self { codes, tries: Arc::new(RateLimit::new(10, Duration::from_secs(6))), has_tls }
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn enter(
         made.token
     );
     let cookie = HeaderValue::from_str(&cookie)
-        .map_err(|_| Problem::unavailable("the cookie cannot be written").into_response())?;
+        .map_err(|_| ApiProblem::unavailable("the cookie cannot be written").into_response())?;
     let mut response = Redirect::to("/").into_response();
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     taken.use_up();
@@ -73,7 +73,7 @@ pub(super) async fn enter(
 }
 
 /// Builds the page for a login that could not be completed; the link is not used up.
-fn not_now(problem: Problem) -> Response {
+fn not_now(problem: ApiProblem) -> Response {
     warn!("a browser could not come in: {problem}");
     let message = problem.message.clone();
     outside(
@@ -87,8 +87,8 @@ fn not_now(problem: Problem) -> Response {
 }
 
 /// Creates a token with a free name.
-async fn token(pages: &Pages) -> Result<TokenMade, Problem> {
-    let expires_in = format!("{DAYS}d").parse().map_err(|_| Problem::unavailable("no such time"))?;
+async fn token(pages: &Pages) -> Result<TokenMade, ApiProblem> {
+    let expires_in = format!("{DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
     let mut asked =
         TokenAsked { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
     let mut tries = 0;

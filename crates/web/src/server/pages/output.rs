@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Pages;
 use super::text::{Text, short};
-use crate::api::Problem;
+use crate::api::ApiProblem;
 
 /// Form in which the output is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) const PAGE: u64 = 1000;
 
 /// Part of the output, with its position.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct OutputWindow {
     /// Number of lines before it.
     pub(super) after: u64,
     /// Number of all lines.
@@ -33,7 +33,7 @@ pub(super) struct Window {
 
 impl Pages {
     /// Returns the lines after `after`, or the last ones.
-    pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<Window, Problem> {
+    pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<OutputWindow, ApiProblem> {
         let total = self.tail(job).await?.lines;
         let after = after.unwrap_or_else(|| total.saturating_sub(PAGE)).min(total);
         let mut answer = self.client.lines(&format!("jobs/{job}/output?after={after}&limit={PAGE}")).await?;
@@ -41,11 +41,11 @@ impl Pages {
         while let Some(line) = answer.next().await? {
             lines.push(line);
         }
-        Ok(Window { after, total, lines })
+        Ok(OutputWindow { after, total, lines })
     }
 }
 
-impl Window {
+impl OutputWindow {
     pub(super) fn end(&self) -> u64 {
         self.after + self.lines.len() as u64
     }

@@ -8,14 +8,14 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, definition, left, marks, now, text};
+use super::{PageAnswer, Pages, definition, left, marks, now, text};
 use crate::api::{FiringView, Page, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(
     State(pages): State<Pages>,
     Path((agent, schedule)): Path<(String, String)>,
-) -> Answer {
+) -> PageAnswer {
     let now = now();
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
     let view: ScheduleView = match pages.client.get(&base).await {

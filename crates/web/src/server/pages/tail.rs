@@ -7,7 +7,7 @@ use cowhand_core::id::JobId;
 
 use super::Pages;
 use super::output;
-use crate::api::Problem;
+use crate::api::ApiProblem;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tails(Arc<Mutex<HashMap<JobId, Tail>>>);
@@ -24,7 +24,7 @@ pub(super) struct Tail {
 const MOST: usize = 500;
 
 impl Pages {
-    pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, Problem> {
+    pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, ApiProblem> {
         let known = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner).get(job).cloned();
         let mut tail = known.unwrap_or_default();
         let mut lines = self.client.lines(&format!("jobs/{job}/output?after={}", tail.lines)).await?;

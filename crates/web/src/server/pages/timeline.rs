@@ -9,10 +9,10 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty};
 use super::text::short;
-use super::{Answer, Pages, marks};
+use super::{PageAnswer, Pages, marks};
 use crate::api::{Lane, PastFiring, Timeline};
 
-pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let timeline: Timeline = pages.client.get("timeline").await?;
     let scale = Scale { from: timeline.from, to: timeline.to };
     let main = html! {

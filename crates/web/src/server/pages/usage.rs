@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
-use super::{Answer, Pages, Params, budgets, marks, query};
+use super::{PageAnswer, Pages, Params, budgets, marks, query};
 use crate::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct UsagePageQuery {
     since: String,
     until: String,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<UsagePageQuery>) -> PageAnswer {
     let query = query(&[("since", &asked.since), ("until", &asked.until)]);
     let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
     let measure = Measure::of(&usage.total.usage);

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, marks, now, text};
+use super::{PageAnswer, Pages, marks, now, text};
 use crate::api::{Page, QueueProblem, WorkView};
 use cowhand_engine::queues::given_up::GivenUp;
 use cowhand_engine::queues::{ItemStatus, ItemView};
 
-pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
     let WorkView { items, problems, queues: known, .. } = pages.client.get("work?all=1").await?;
     let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;

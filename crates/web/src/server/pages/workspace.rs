@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::text::{plain, short};
 use super::{Pages, layout, marks};
-use crate::api::{Code, Problem, WorkspacePhase, WorkspaceView};
+use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
 /// Largest number of lines: a longer page is slow and hard to read.
 const MOST_LINES: usize = 3000;
@@ -15,7 +15,7 @@ const MOST_LINES: usize = 3000;
 const LONGEST_LINE: usize = 1000;
 
 /// Changes of a job, as many as a page shows.
-pub(super) struct Changes {
+pub(super) struct WorkspaceDiff {
     lines: Vec<String>,
     /// Number of lines of the whole diff.
     total: usize,
@@ -23,16 +23,16 @@ pub(super) struct Changes {
 
 impl Pages {
     /// Returns the changes; none if the job had no workspace of its own, or has not ended.
-    pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<Changes>, Problem> {
+    pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<WorkspaceDiff>, ApiProblem> {
         match self.client.text(&format!("jobs/{}/diff", job.id)).await {
-            Ok(diff) => Ok(Some(Changes::of(&diff))),
+            Ok(diff) => Ok(Some(WorkspaceDiff::of(&diff))),
             Err(problem) if problem.code == Code::NotFound => Ok(None),
             Err(problem) => Err(problem),
         }
     }
 }
 
-impl Changes {
+impl WorkspaceDiff {
     fn of(diff: &[u8]) -> Self {
         let lines = || diff.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let shown = lines().take(MOST_LINES).map(|line| {
@@ -58,7 +58,11 @@ pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Tim
     }
 }
 
-pub(super) fn part(job: &JobId, workspace: Option<&WorkspaceView>, changes: Option<&Changes>) -> Markup {
+pub(super) fn part(
+    job: &JobId,
+    workspace: Option<&WorkspaceView>,
+    changes: Option<&WorkspaceDiff>,
+) -> Markup {
     if workspace.is_none() && changes.is_none() {
         return html! {};
     }
@@ -88,7 +92,7 @@ fn place(workspace: &WorkspaceView) -> Markup {
     }
 }
 
-fn diff(job: &JobId, changes: &Changes) -> Markup {
+fn diff(job: &JobId, changes: &WorkspaceDiff) -> Markup {
     let whole = format!("/api/v1/jobs/{job}/diff");
     if changes.lines.is_empty() {
         return html! { p.empty { "It changed nothing." } };
@@ -130,7 +134,7 @@ mod tests {
 
     fn shown(diff: &str) -> String {
         let job = "job-2026-01-05-aaaaaa".parse().unwrap();
-        part(&job, None, Some(&Changes::of(diff.as_bytes()))).into_string()
+        part(&job, None, Some(&WorkspaceDiff::of(diff.as_bytes()))).into_string()
     }
 
     #[test]
