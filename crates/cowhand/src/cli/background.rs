@@ -22,9 +22,9 @@ use cowhand_run::process::ProcessIdentity;
 use cowhand_store::Imported;
 use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusView};
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 /// Longest time for which the socket may exist while no daemon answers.
-const UNANSWERED: Duration = Duration::from_secs(10);
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
 pub(super) fn start(
@@ -49,7 +49,7 @@ pub(super) fn start(
     let child = spawn(place, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
-        interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
+        interrupt::unless(spinner.during(ready(place, child, said)), Some(DAEMON_MAY_STILL_START)).await
     };
     let daemon = wait(ready)?;
     if json {
@@ -110,10 +110,10 @@ pub(super) fn ready_line(url: Option<&str>) -> String {
     url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
 
-const GOES_ON: &str = "the daemon may come up all the same; `cowhand status` tells";
+const DAEMON_MAY_STILL_START: &str = "the daemon may come up all the same; `cowhand status` tells";
 
 async fn ready(place: &FleetLocation, mut child: Child, said: u64) -> Result<DaemonView, Failure> {
-    let patience = Instant::now() + UNANSWERED;
+    let patience = Instant::now() + SOCKET_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
             return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
@@ -124,7 +124,7 @@ async fn ready(place: &FleetLocation, mut child: Child, said: u64) -> Result<Dae
             Err(problem) if Instant::now() > patience => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_DAEMON_EVERY).await;
     }
 }
 
@@ -199,7 +199,7 @@ pub(super) async fn gone(
         match place.state.lock() {
             Ok(Some(_)) => break,
             Ok(None) if Instant::now() >= until => return Ok(false),
-            Ok(None) => tokio::time::sleep(LOOK).await,
+            Ok(None) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
             Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
         }
     }
@@ -208,7 +208,7 @@ pub(super) async fn gone(
         match process.lives() {
             Ok(false) => return Ok(true),
             Ok(true) if Instant::now() >= until => return Ok(false),
-            Ok(true) => tokio::time::sleep(LOOK).await,
+            Ok(true) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
             Err(error) => return Err(cannot("cannot look at the daemon's process", &error)),
         }
     }

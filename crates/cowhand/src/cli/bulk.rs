@@ -87,11 +87,11 @@ impl BulkArgs {
                 "{count} {matches}; give `--yes` to {verb} {them} without a question"
             )));
         }
-        for job in matching.iter().take(SHOWN) {
+        for job in matching.iter().take(MAX_JOBS_SHOWN) {
             anstream::eprintln!("  {}  {}  {}", job.id, job.agent, job.status);
         }
-        if matching.len() > SHOWN {
-            anstream::eprintln!("  … and {} more", matching.len() - SHOWN);
+        if matching.len() > MAX_JOBS_SHOWN {
+            anstream::eprintln!("  … and {} more", matching.len() - MAX_JOBS_SHOWN);
         }
         anstream::eprint!("{verb} {count}? [y/N] ");
         let mut answer = String::new();
@@ -106,7 +106,7 @@ impl BulkArgs {
 }
 
 /// Number of jobs that are listed before the question.
-const SHOWN: usize = 10;
+const MAX_JOBS_SHOWN: usize = 10;
 
 /// Formats a count of jobs: `1 job`, `3 jobs`.
 pub(super) fn jobs(count: usize) -> String {

@@ -20,12 +20,12 @@ use cowhand_engine::state::StateFolder;
 use cowhand_web::api::Page;
 
 /// Environment variable with which a shell requests completions.
-pub(super) const VARIABLE: &str = "COWHAND_COMPLETE";
+pub(super) const COMPLETE_VARIABLE: &str = "COWHAND_COMPLETE";
 
 /// Longest wait for an answer, as long as a person waits for a completion.
-const PATIENCE: Duration = Duration::from_secs(2);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest number of jobs that are offered, more than anybody reads.
-const MOST: usize = 50;
+const MAX_JOBS_OFFERED: usize = 50;
 
 pub(super) fn agents() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| names(current, agent_names))
@@ -118,7 +118,7 @@ fn jobs_that(current: &OsStr, wanted: impl Fn(JobStatus) -> bool) -> Vec<Complet
         let id = if short { job.id.suffix().to_owned() } else { job.id.to_string() };
         id.starts_with(current).then(|| candidate(id, format!("{} {}", job.agent, job.status)))
     });
-    offered.take(MOST).collect()
+    offered.take(MAX_JOBS_OFFERED).collect()
 }
 
 fn candidate(value: String, help: String) -> CompletionCandidate {
@@ -133,7 +133,9 @@ fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> 
     }
     let place = FleetLocation { state: StateFolder::beside(&file), config: file };
     let answer = place.ask(async |client| {
-        tokio::time::timeout(PATIENCE, question(client)).await.unwrap_or_else(|_| Err(Failure::usage("")))
+        tokio::time::timeout(COMPLETION_TIMEOUT, question(client))
+            .await
+            .unwrap_or_else(|_| Err(Failure::usage("")))
     });
     answer.ok()
 }

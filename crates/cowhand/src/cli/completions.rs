@@ -32,8 +32,13 @@ impl CompletionsArgs {
         };
         let mut script = Vec::new();
         if let Some(shell) = Shells::builtins().completer(name) {
-            let written =
-                shell.write_registration(complete::VARIABLE, "cowhand", "cowhand", "cowhand", &mut script);
+            let written = shell.write_registration(
+                complete::COMPLETE_VARIABLE,
+                "cowhand",
+                "cowhand",
+                "cowhand",
+                &mut script,
+            );
             written.map_err(|error| cannot("cannot write completions", &error))?;
         }
         print::part(String::from_utf8_lossy(&script));

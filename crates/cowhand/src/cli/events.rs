@@ -123,24 +123,24 @@ impl EventsArgs {
 }
 
 /// Indentation of the continuation of a wrapped line.
-const INDENT: usize = 8;
+const CONTINUATION_INDENT: usize = 8;
 
 /// Prints an event. The head contains names and ids, which are never cut: a narrow terminal shows them on
 /// several lines. The text after it is cut.
 fn print_line(head: &str, text: &str) {
     // Room for a short word and the mark that shows the cut.
-    const LEAST: usize = 4;
+    const MIN_TEXT_WIDTH: usize = 4;
     let gap = if text.is_empty() || head.ends_with("  ") { "" } else { "  " };
-    let room = if text.is_empty() { 0 } else { gap.len() + LEAST };
+    let room = if text.is_empty() { 0 } else { gap.len() + MIN_TEXT_WIDTH };
     let Some(width) = print::width().filter(|width| head.trim_end().width() + room > *width) else {
         return print::row(format!("{head}{gap}{text}").trim_end());
     };
     // The columns do not line up in a wrapped line.
     let words: Vec<&str> = head.split_whitespace().collect();
-    let is_long = |word: &&str| INDENT + word.width() > width;
-    print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { INDENT });
+    let is_long = |word: &&str| CONTINUATION_INDENT + word.width() > width;
+    print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { CONTINUATION_INDENT });
     if !text.is_empty() {
-        print::row(&format!("{:INDENT$}{text}", ""));
+        print::row(&format!("{:CONTINUATION_INDENT$}{text}", ""));
     }
 }
 

@@ -20,7 +20,7 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-pub(super) const HELP: &str = "Exit codes: 0 ok, 1 the job failed, 2 usage, 3 config, 4 no daemon, 5 refused, \
+pub(super) const EXIT_CODES_HELP: &str = "Exit codes: 0 ok, 1 the job failed, 2 usage, 3 config, 4 no daemon, 5 refused, \
                                6 cannot run here (store, disk, permissions), 130 interrupted";
 
 impl From<Exit> for ExitCode {

@@ -102,7 +102,7 @@ fn local(at: DateTime) -> Result<Timestamp, String> {
 }
 
 /// Largest number of jobs that the API returns in one page.
-const PAGE: usize = 1000;
+const MAX_JOBS_PER_PAGE: usize = 1000;
 
 impl JobFilterArgs {
     /// Checks whether the filter excludes anything.
@@ -172,7 +172,7 @@ async fn pages(
     loop {
         let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
         // One more than requested shows whether there are more.
-        let wanted = limit.map_or(PAGE, |limit| (limit + 1 - jobs.len()).min(PAGE));
+        let wanted = limit.map_or(MAX_JOBS_PER_PAGE, |limit| (limit + 1 - jobs.len()).min(MAX_JOBS_PER_PAGE));
         let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
         jobs.extend(page.items);
         cursor = page.next_cursor;

@@ -15,9 +15,9 @@ use cowhand_web::api::{ApiProblem, Client, Code};
 
 /// Longest absence of a daemon before following ends with an error. A restart takes a second; a restart by
 /// systemd, with its pause, must not end it either.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(50);
-const LASTED: Duration = Duration::from_secs(1);
+const MAX_DAEMON_ABSENCE: Duration = Duration::from_secs(10);
+const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
+const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Condition under which no further line is expected.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +59,7 @@ pub(super) async fn lines<C: Copy>(
         };
         let Err(problem) = pass_on(way_in, &mut at, &address, on).await else { return Ok(()) };
         // A long answer means that a daemon was there, even if it sent nothing.
-        if heard || asked.elapsed() > LASTED {
+        if heard || asked.elapsed() > MIN_ANSWER_TIME {
             absence = Absence::default();
         }
         if absence.begins_with(&problem)
@@ -134,10 +134,10 @@ impl Absence {
             print::note("the daemon is away; waiting for the next one");
             self.told = true;
         }
-        if self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+        if self.since.get_or_insert_with(Instant::now).elapsed() > MAX_DAEMON_ABSENCE {
             return Err(given_up(client.place(), problem));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_DAEMON_EVERY).await;
         Ok(())
     }
 }
@@ -147,7 +147,7 @@ fn given_up(place: &FleetLocation, problem: ApiProblem) -> Failure {
         return problem.into();
     }
     let what = if Client::daemon_has_stopped(&place.state) { "was stopped" } else { "is gone" };
-    let (waited, advice) = (PATIENCE.as_secs(), place.how_to_start());
+    let (waited, advice) = (MAX_DAEMON_ABSENCE.as_secs(), place.how_to_start());
     let message = format!("the daemon {what}, and none came back for {waited}s; {advice}");
     Failure::new(Exit::NoDaemon, message)
 }

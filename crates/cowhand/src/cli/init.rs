@@ -20,7 +20,7 @@ pub(super) struct InitArgs {
     json: bool,
 }
 
-const FLEET: &str = include_str!("init.yaml");
+const FLEET_TEMPLATE: &str = include_str!("init.yaml");
 
 impl InitArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ impl InitArgs {
             .write(true)
             .create_new(true)
             .open(&file)
-            .and_then(|mut file| file.write_all(FLEET.as_bytes()));
+            .and_then(|mut file| file.write_all(FLEET_TEMPLATE.as_bytes()));
         match written {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

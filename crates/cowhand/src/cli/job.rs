@@ -259,8 +259,8 @@ fn row(name: &str, value: &str) {
 
 /// Prints the asks of the job, the newest last.
 fn asks(asks: &[Ask], now: Timestamp) {
-    const MOST: usize = 10;
-    let skipped = asks.len().saturating_sub(MOST);
+    const MAX_ASKS_SHOWN: usize = 10;
+    let skipped = asks.len().saturating_sub(MAX_ASKS_SHOWN);
     if skipped > 0 {
         row("asks", &advised(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
     }

@@ -42,12 +42,12 @@ pub(super) fn begin(format: LogFormat) {
 }
 
 /// Target of the lines with counts, which are always written.
-const COUNT: &str = "cowhand::repeated";
-/// Wait before the first count; it doubles with each count, up to `LONGEST`.
-const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_mins(10);
+const REPEATED_TARGET: &str = "cowhand::repeated";
+/// Wait before the first count; it doubles with each count, up to `MAX_COUNT_INTERVAL`.
+const FIRST_COUNT_AFTER: Duration = Duration::from_secs(10);
+const MAX_COUNT_INTERVAL: Duration = Duration::from_mins(10);
 /// Largest number of different lines that are remembered; others are written each time.
-const MOST: usize = 1_000;
+const MAX_REMEMBERED_LINES: usize = 1_000;
 
 /// Event formatter that leaves out warnings and errors that were written recently.
 struct Deduplicate<F> {
@@ -91,7 +91,7 @@ struct Seen {
 impl Repeats {
     fn is_new(&self, event: &Event<'_>) -> bool {
         let level = *event.metadata().level();
-        if level > Level::WARN || event.metadata().target() == COUNT {
+        if level > Level::WARN || event.metadata().target() == REPEATED_TARGET {
             return true;
         }
         let mut text = Text::default();
@@ -105,8 +105,11 @@ impl Repeats {
             known.times += 1;
             return false;
         }
-        if seen.len() < MOST {
-            seen.insert(text, Seen { level, times: 0, until: now + FIRST, pause: FIRST });
+        if seen.len() < MAX_REMEMBERED_LINES {
+            seen.insert(
+                text,
+                Seen { level, times: 0, until: now + FIRST_COUNT_AFTER, pause: FIRST_COUNT_AFTER },
+            );
             self.more.notify_one();
         }
         true
@@ -123,7 +126,7 @@ impl Repeats {
                 return false;
             }
             counts.push((seen.level, text.clone(), seen.times));
-            seen.pause = (seen.pause * 2).min(LONGEST);
+            seen.pause = (seen.pause * 2).min(MAX_COUNT_INTERVAL);
             (seen.times, seen.until) = (0, now + seen.pause);
             true
         });
@@ -155,9 +158,9 @@ fn tell_counts(repeats: Arc<Repeats>) {
             repeats.wait();
             for (level, text, repeated) in repeats.due(Instant::now()) {
                 if level == Level::ERROR {
-                    error!(target: COUNT, repeated, "{text}");
+                    error!(target: REPEATED_TARGET, repeated, "{text}");
                 } else {
-                    warn!(target: COUNT, repeated, "{text}");
+                    warn!(target: REPEATED_TARGET, repeated, "{text}");
                 }
             }
         }
@@ -190,14 +193,14 @@ impl Visit for Text {
 
 /// Removes the random part of temporary file names, so that lines that differ only there are equal.
 fn without_temporary_names(text: &str) -> String {
-    const BEGIN: &str = "/.tmp";
-    const RANDOM: usize = 6;
-    let mut parts = text.split(BEGIN);
+    const TEMPORARY_PREFIX: &str = "/.tmp";
+    const RANDOM_LENGTH: usize = 6;
+    let mut parts = text.split(TEMPORARY_PREFIX);
     let mut whole = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let random = part.chars().take_while(char::is_ascii_alphanumeric).count() == RANDOM;
-        whole += BEGIN;
-        whole += if random { &part[RANDOM..] } else { part };
+        let random = part.chars().take_while(char::is_ascii_alphanumeric).count() == RANDOM_LENGTH;
+        whole += TEMPORARY_PREFIX;
+        whole += if random { &part[RANDOM_LENGTH..] } else { part };
     }
     whole
 }
@@ -237,7 +240,7 @@ mod tests {
     fn others_are_written_when_there_is_no_more_room() {
         let repeats = Repeats::default();
         let now = Instant::now();
-        for number in 0..MOST {
+        for number in 0..MAX_REMEMBERED_LINES {
             assert!(repeats.note(Level::ERROR, number.to_string(), now));
         }
         assert!(repeats.note(Level::ERROR, "more".to_owned(), now));

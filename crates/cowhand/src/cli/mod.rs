@@ -67,7 +67,7 @@ pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
 #[derive(Debug, Parser)]
-#[command(name = "cowhand", version, after_help = exit::HELP)]
+#[command(name = "cowhand", version, after_help = exit::EXIT_CODES_HELP)]
 struct Cli {
     /// Config file of the fleet, or a directory to search upwards from [default: the working directory]
     #[arg(short, long, global = true, value_name = "FILE|DIR")]
@@ -170,7 +170,7 @@ pub fn run() -> ExitCode {
         Some(Hidden::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
-    CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
+    CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE_VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     // The messages of a background daemon are for the user who started it, perhaps with another `-c` or none.

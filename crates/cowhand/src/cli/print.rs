@@ -17,7 +17,7 @@ use cowhand_engine::view::line;
 pub(super) use cowhand_engine::view::line::plain;
 pub(super) use cowhand_engine::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
-pub(super) const HEAD: Style = Style::new().bold();
+pub(super) const HEADING: Style = Style::new().bold();
 
 pub(super) fn line(text: impl Display) {
     part(format!("{text}\n"));
@@ -121,7 +121,7 @@ pub(super) fn raw(text: &[u8]) {
 
 /// Prints a note for the user to standard error, apart from the result.
 pub(super) fn note(text: impl Display) {
-    let erase = if spinner::can_erase() { spinner::ERASE } else { "" };
+    let erase = if spinner::can_erase() { spinner::ERASE_LINE } else { "" };
     let text = format!("note: {}", advised(&text.to_string()));
     anstream::eprintln!("{erase}{}", broken(&text, 2, width_of(&io::stderr())));
 }

@@ -38,7 +38,7 @@ pub(super) struct PruneArgs {
     json: bool,
 }
 
-const KEPT: &str = "everything is kept, because no limit is set: give --max-jobs, --max-age or --max-bytes, or \
+const NO_LIMIT_SET: &str = "everything is kept, because no limit is set: give --max-jobs, --max-age or --max-bytes, or \
                     set `retention` in the config, for example\n\n  retention: {max_age: 30d}";
 
 impl PruneArgs {
@@ -75,7 +75,7 @@ fn refuse_half_a_config(place: &FleetLocation) -> Result<(), Failure> {
 
 fn show(pruned: &PruneView, now: Timestamp) {
     if pruned.unlimited {
-        return print::line(KEPT);
+        return print::line(NO_LIMIT_SET);
     }
     if pruned.jobs.is_empty() {
         return print::line("nothing to remove");

@@ -39,14 +39,15 @@ impl RestartArgs {
         let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
         background::start(&place, &started, false, json).map_err(|failure| match stopped {
             Some(_) if failure.was_interrupted() => failure,
-            Some(_) if place.state.is_locked() => failure.and(OTHER_RUNS),
-            Some(_) => failure.and(NONE_RUNS),
+            Some(_) if place.state.is_locked() => failure.and(OTHER_DAEMON_RUNS),
+            Some(_) => failure.and(NO_DAEMON_RUNS),
             None => failure,
         })
     }
 }
 
 /// Added to the failure if another `start` or `restart` was faster.
-const OTHER_RUNS: &str = "The old daemon has stopped, and another one was started in its place meanwhile.";
-const NONE_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
+const OTHER_DAEMON_RUNS: &str =
+    "The old daemon has stopped, and another one was started in its place meanwhile.";
+const NO_DAEMON_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
                          `cowhand start -d`.";

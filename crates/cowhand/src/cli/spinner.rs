@@ -11,10 +11,10 @@ use unicode_width::UnicodeWidthStr;
 use super::table::beginning;
 
 /// Wait before the spinner appears; shorter work needs none.
-const PAUSE: Duration = Duration::from_millis(200);
+const SHOW_AFTER: Duration = Duration::from_millis(200);
 /// Time without other output after which the spinner appears again.
-const SILENCE: Duration = Duration::from_secs(1);
-const TURN: Duration = Duration::from_millis(100);
+const SHOW_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const FRAME_EVERY: Duration = Duration::from_millis(100);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Spinner {
             return work.await;
         }
         let begun = Instant::now();
-        let mut turns = interval_at(begun + PAUSE, TURN);
+        let mut turns = interval_at(begun + SHOW_AFTER, FRAME_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut frames = FRAMES.iter().cycle();
         let _erased = Erased(self);
@@ -69,7 +69,7 @@ impl Spinner {
                 answer = &mut work => return answer,
                 _ = turns.tick() => {
                     let since = self.stirred.get().unwrap_or(begun);
-                    if self.held.get() || self.stirred.get().is_some() && since.elapsed() < SILENCE {
+                    if self.held.get() || self.stirred.get().is_some() && since.elapsed() < SHOW_AGAIN_AFTER {
                         continue;
                     }
                     let frame = frames.next().copied().unwrap_or_default();
@@ -109,11 +109,11 @@ pub(super) fn can_erase() -> bool {
 /// Replaces the text on the line. Ignores errors of a terminal that was closed.
 fn draw(line: &str) {
     let mut err = io::stderr().lock();
-    drop(write!(err, "{ERASE}{line}").and_then(|()| err.flush()));
+    drop(write!(err, "{ERASE_LINE}{line}").and_then(|()| err.flush()));
 }
 
 /// Control sequence that moves to the start of the line and clears it.
-pub(super) const ERASE: &str = "\r\x1b[K";
+pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
 /// Cuts a line to the width: a longer line would wrap, and only its last part could be erased.
 fn fitting(line: &str, width: usize) -> String {
@@ -128,9 +128,9 @@ fn fitting(line: &str, width: usize) -> String {
 }
 
 fn width() -> usize {
-    const USUAL: usize = 80;
+    const DEFAULT_WIDTH: usize = 80;
     let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-    told.ok().filter(|columns| *columns > 0).unwrap_or(USUAL)
+    told.ok().filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
 }
 
 #[cfg(test)]

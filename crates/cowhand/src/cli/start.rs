@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use super::listen::ListenArgs;
 use super::log::{self, LogFormat};
 use super::place::{FleetLocation, cannot};
-use super::started::{STOP_TIMEOUT, StartOptions};
+use super::started::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
 use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};
@@ -33,7 +33,7 @@ pub(super) struct StartArgs {
     #[arg(short, long)]
     detach: bool,
     /// Time for running jobs to finish after a signal, before they are cancelled
-    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT, value_parser = number::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_STOP_TIMEOUT, value_parser = number::seconds)]
     stop_timeout: u64,
     /// On the first start with a herdctl.yaml, do not import the state in .herdctl
     #[arg(long)]

@@ -198,9 +198,10 @@ async fn waiting_jobs(
     now: Timestamp,
     lines: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    const MOST: u32 = 20;
+    const MAX_JOBS_SHOWN: u32 = 20;
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
-    let pending: Page<JobRecord> = client.get(&format!("jobs?status=pending&limit={MOST}{agent}")).await?;
+    let pending: Page<JobRecord> =
+        client.get(&format!("jobs?status=pending&limit={MAX_JOBS_SHOWN}{agent}")).await?;
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
     let mut first_of = HashSet::new();
     let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);

@@ -52,8 +52,8 @@ struct Cancelled {
 }
 
 /// Wait beyond the timeout: cancelled agents have their own grace period.
-const AFTERWARDS: Duration = Duration::from_mins(1);
-const LOOK: Duration = Duration::from_millis(500);
+const WAIT_BEYOND_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_DAEMON_EVERY: Duration = Duration::from_millis(500);
 
 impl StopArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
@@ -67,8 +67,9 @@ impl StopArgs {
         };
         // It has stopped, whatever can be found out about the jobs.
         let stopped = wait(async {
-            let outcome = tokio::time::timeout(FINDING_OUT, outcome(&place, last, self.keep_agents)).await;
-            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, SILENT)))
+            let outcome =
+                tokio::time::timeout(STORE_TIMEOUT_AFTER, outcome(&place, last, self.keep_agents)).await;
+            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, STORE_SILENT)))
         });
         let stopped = stopped.unwrap_or_else(Stopped::unknown);
         if self.json {
@@ -172,7 +173,7 @@ pub(super) fn stop(place: &FleetLocation, asked: StopAsked) -> Result<Option<Las
         let spinner = Spinner::new("stopping");
         let gone = async {
             tokio::select! {
-                gone = background::gone(place, process, timeout + AFTERWARDS) => gone,
+                gone = background::gone(place, process, timeout + WAIT_BEYOND_TIMEOUT) => gone,
                 never = tell_what_runs(&client, &spinner), if spinner.is_shown() => match never {},
             }
         };
@@ -184,15 +185,15 @@ pub(super) fn stop(place: &FleetLocation, asked: StopAsked) -> Result<Option<Las
 }
 
 /// How long the store is waited for before the daemon is asked, and after it is gone.
-const ASKING: Duration = Duration::from_secs(2);
-const FINDING_OUT: Duration = Duration::from_secs(10);
+const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
 
-const SILENT: &str = "the store does not answer";
+const STORE_SILENT: &str = "the store does not answer";
 
 /// The last event so far. A store that cannot be read keeps nobody from stopping.
 async fn last_event(client: &Client) -> LastEvent {
-    let page = tokio::time::timeout(ASKING, client.get::<Page<Event>>("events?limit=1")).await;
-    let page = page.unwrap_or_else(|_| Err(ApiProblem::store_unavailable(SILENT)));
+    let page = tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await;
+    let page = page.unwrap_or_else(|_| Err(ApiProblem::store_unavailable(STORE_SILENT)));
     if let Err(problem) = &page {
         print::note(format!(
             "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
@@ -218,6 +219,6 @@ async fn tell_what_runs(client: &Client, spinner: &Spinner) -> Infallible {
                 many => format!("stopping; {many} jobs still run"),
             });
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_DAEMON_EVERY).await;
     }
 }

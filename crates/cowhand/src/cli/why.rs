@@ -96,12 +96,12 @@ async fn of_one_moment(
     name: &ScheduleFullName,
     limit: u32,
 ) -> Result<(ScheduleView, Vec<FiringView>), ApiProblem> {
-    const MOST_READS: usize = 10;
+    const MAX_READS: usize = 10;
     let address = name.address();
     let stands = |view: &ScheduleView| (view.status, view.last_run_at, view.jobs_waiting, view.preparing);
     let mut before: ScheduleView = client.get(&address).await?;
     let mut firings = Vec::new();
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit={limit}")).await?.items;
         let after: ScheduleView = client.get(&address).await?;
         if stands(&before) == stands(&after) {

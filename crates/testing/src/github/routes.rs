@@ -303,10 +303,10 @@ fn issue_text(number: u64, issue: &FakeIssue) -> String {
         format!(r#"{{"id":1,"name":{},"color":"ededed","description":"{description}"}}"#, json!(name))
     };
     let labels: Vec<String> = issue.labels.iter().map(label).collect();
-    value.replace(LABELS, &format!(r#""labels":[{}]"#, labels.join(",")))
+    value.replace(LABELS_PLACEHOLDER, &format!(r#""labels":[{}]"#, labels.join(",")))
 }
 
-const LABELS: &str = r#""labels":"put in later""#;
+const LABELS_PLACEHOLDER: &str = r#""labels":"put in later""#;
 
 fn issue_json(number: u64, issue: &FakeIssue) -> Value {
     let mut value = json!({

@@ -106,7 +106,7 @@ pub(super) async fn triggered(
 }
 
 /// Age after which a refused follow-up is no longer shown.
-const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
+const REFUSAL_SHOWN_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Numbers of jobs that have not ended.
 pub(super) struct AgentCounts {
@@ -136,7 +136,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,
         };
-        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < STALE);
+        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < REFUSAL_SHOWN_FOR);
         views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &schedules) });
     }
     let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();

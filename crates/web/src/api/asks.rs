@@ -86,15 +86,15 @@ pub enum AskVerdict {
     Asked,
 }
 
-const USUAL: u32 = 50;
-const LONGEST_WAIT: u32 = 30;
-const LONGEST_MESSAGE: usize = 20_000;
+const DEFAULT_ASK_COUNT: u32 = 50;
+const MAX_WAIT_SECONDS: u32 = 30;
+const MAX_MESSAGE_LENGTH: usize = 20_000;
 
 pub(super) async fn list(
     State(api): State<Api>,
     Params(AsksQuery { all, limit }): Params<AsksQuery>,
 ) -> Result<Json<Page<Ask>>, ApiProblem> {
-    let limit = Count::or(limit, USUAL);
+    let limit = Count::or(limit, DEFAULT_ASK_COUNT);
     if let Ok(fleet) = api.daemon() {
         fleet.store().expire_asks(api.now()).await?;
     }
@@ -130,8 +130,8 @@ async fn answered(
     id: &AskId,
     AskWaitQuery { wait }: AskWaitQuery,
 ) -> Result<Json<Ask>, ApiProblem> {
-    if wait > LONGEST_WAIT {
-        return Err(ApiProblem::bad_request(format!("`wait` is at most {LONGEST_WAIT}")));
+    if wait > MAX_WAIT_SECONDS {
+        return Err(ApiProblem::bad_request(format!("`wait` is at most {MAX_WAIT_SECONDS}")));
     }
     match api.daemon() {
         Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, SignedDuration::from_secs(wait.into())).await?)),
@@ -144,8 +144,10 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Given(AnswerAsked { answer, message }): Given<AnswerAsked>,
 ) -> Result<Json<Ask>, ApiProblem> {
-    if message.as_ref().is_some_and(|message| message.chars().count() > LONGEST_MESSAGE) {
-        return Err(ApiProblem::bad_request(format!("`message` has at most {LONGEST_MESSAGE} characters")));
+    if message.as_ref().is_some_and(|message| message.chars().count() > MAX_MESSAGE_LENGTH) {
+        return Err(ApiProblem::bad_request(format!(
+            "`message` has at most {MAX_MESSAGE_LENGTH} characters"
+        )));
     }
     let message = message.filter(|message| !message.trim().is_empty());
     let answer = match answer {

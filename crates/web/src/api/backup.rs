@@ -19,8 +19,8 @@ use cowhand_engine::backup;
 use cowhand_store::StoreError;
 use cowhand_store::audit;
 
-pub(super) const MEDIA_TYPE: &str = "application/vnd.sqlite3";
-const PIECE: usize = 1 << 18;
+pub(super) const BACKUP_MEDIA_TYPE: &str = "application/vnd.sqlite3";
+const CHUNK_BYTES: usize = 1 << 18;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -47,13 +47,13 @@ pub(super) async fn backup(
     let length = file.metadata().map_err(|error| ApiProblem::store_unavailable(error.to_string()))?.len();
     let pieces = stream::unfold(Some(file), |file| async { next(file?) });
     let headers =
-        [(header::CONTENT_TYPE, MEDIA_TYPE.to_owned()), (header::CONTENT_LENGTH, length.to_string())];
+        [(header::CONTENT_TYPE, BACKUP_MEDIA_TYPE.to_owned()), (header::CONTENT_LENGTH, length.to_string())];
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
 /// Returns the next piece, and the file if there may be more.
 fn next(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; CHUNK_BYTES];
     match file.read(&mut piece) {
         Ok(0) => None,
         Ok(length) => {

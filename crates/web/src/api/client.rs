@@ -21,7 +21,7 @@ use cowhand_engine::state::StateFolder;
 use cowhand_run::process::ProcessIdentity;
 
 /// Longest time for which a request is repeated while the daemon is busy.
-const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Client {
     /// Sends a request. Repeats it while the daemon is too busy, because the daemon has then not processed
     /// it.
     async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, ApiProblem> {
-        let deadline = Instant::now() + BUSY_PATIENCE;
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             let request = self.request(&method, path, body.clone())?;
             let response = Box::pin(self.send_once(request)).await?;
@@ -225,6 +225,6 @@ impl Lines {
 
 /// Encodes a name as one segment of a path, or as a value in a query.
 pub fn segment(text: &str) -> String {
-    const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-    utf8_percent_encode(text, &KEPT).to_string()
+    const UNESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, &UNESCAPED).to_string()
 }

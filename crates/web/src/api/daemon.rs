@@ -78,7 +78,7 @@ pub struct StopAsked {
 
 pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiProblem> {
     let now = api.now();
-    let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
+    let asks = api.store.open_asks(Count::MAX_COUNT).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
     let untold = untold(&api.store, now).await?;
@@ -99,7 +99,7 @@ pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Api
 }
 
 /// How long it may take to write down that the fleet is asked to stop.
-const NOTING: Duration = Duration::from_secs(2);
+const RECORD_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers at once; the daemon is gone when its lock is free.
 pub(super) async fn stop(
@@ -109,7 +109,7 @@ pub(super) async fn stop(
     let daemon = api.daemon()?;
     // Whoever wants it to end is not kept from it by a store that cannot be written.
     let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now());
-    match tokio::time::timeout(NOTING, noted).await {
+    match tokio::time::timeout(RECORD_STOP_TIMEOUT, noted).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => warn!("that the fleet is asked to stop is not written: {error}"),
         Err(_) => warn!("that the fleet is asked to stop is not written: the store does not answer"),

@@ -40,7 +40,7 @@ struct Followed {
 }
 
 /// Size at which a part of an answer is large enough.
-const PART: usize = 1 << 20;
+const ENOUGH_BYTES: usize = 1 << 20;
 
 impl JobOutputs {
     /// Starts after the current output of live jobs.
@@ -53,7 +53,7 @@ impl JobOutputs {
         let mut jobs = BTreeMap::new();
         for status in [JobStatus::Running, JobStatus::Pending] {
             let filter = JobFilter { status: Some(status), ..JobFilter::default() };
-            for job in api.store.jobs(filter, Count::MOST).await? {
+            for job in api.store.jobs(filter, Count::MAX_COUNT).await? {
                 if job.attempts() > 0 {
                     let id = job.id().clone();
                     jobs.insert(id, Followed::from_the_end(api, &job).await?);
@@ -83,7 +83,7 @@ impl JobOutputs {
     pub(super) fn any(&mut self) -> Result<Vec<u8>, ApiProblem> {
         let mut lines = std::mem::take(&mut self.held);
         for (job, followed) in &mut self.jobs {
-            if lines.len() >= PART {
+            if lines.len() >= ENOUGH_BYTES {
                 break;
             }
             lines.extend(followed.more(job)?);

@@ -33,14 +33,14 @@ pub(super) struct EventsQuery {
     output: Switch,
 }
 
-const USUAL: u32 = 100;
+const DEFAULT_EVENT_COUNT: u32 = 100;
 
 pub(super) async fn list(
     State(api): State<Api>,
     headers: HeaderMap,
     Params(asked): Params<EventsQuery>,
 ) -> Result<Response, ApiProblem> {
-    let limit = Count::or(asked.limit, USUAL);
+    let limit = Count::or(asked.limit, DEFAULT_EVENT_COUNT);
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
     let (form, audit, output) = (StreamFormat::of(&headers), asked.audit.is_on(), asked.output.is_on());
     let follows = asked.follow.is_on() || form == StreamFormat::Events;
@@ -80,14 +80,14 @@ struct Log {
     outputs: Option<JobOutputs>,
 }
 
-/// Number of events that are read together. `PART` is the size at which a part of the answer is large enough.
-const PAGE: u32 = 100;
-const PART: usize = 1 << 20;
+/// Number of events that are read together. `ENOUGH_BYTES` is the size at which a part of the answer is large enough.
+const EVENTS_PER_READ: u32 = 100;
+const ENOUGH_BYTES: usize = 1 << 20;
 
 impl GrowingLines for Log {
     async fn more(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         if self.read.is_empty() {
-            let events = self.api.store.events_after(self.after, PAGE).await?;
+            let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
             self.read = self.api.store.with_jobs(events).await?.into();
             // Events after a gap in the numbers are read the next time, when the gap is filled.
             let first = self.read.front().map_or(0, |event| event.seq);
@@ -144,7 +144,7 @@ impl Log {
             }
             self.after = event.seq;
             self.read.pop_front();
-            if lines.len() >= PART {
+            if lines.len() >= ENOUGH_BYTES {
                 break;
             }
         }

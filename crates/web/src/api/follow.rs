@@ -64,10 +64,10 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Interval of empty comments: proxies close an idle connection, and only a write shows that a client has
 /// disconnected.
-const PULSE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it a browser would reconnect for ever.
-const END: &str = "event: end\ndata: {}\n\n";
+const END_EVENT: &str = "event: end\ndata: {}\n\n";
 
 /// Returns the last id that a client has, from the header that browsers send when they reconnect.
 pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProblem> {
@@ -82,14 +82,14 @@ pub(super) fn answer(form: StreamFormat, growing: impl GrowingLines) -> Response
         loop {
             match growing.more().await {
                 Ok(Some(part)) if part.lines.is_empty() => {
-                    let quiet = tokio::time::timeout(PULSE, growing.grown()).await.is_err();
+                    let quiet = tokio::time::timeout(KEEP_ALIVE_EVERY, growing.grown()).await.is_err();
                     if quiet && form == StreamFormat::Events {
                         return Some((Ok(Bytes::from_static(b":\n\n")), Some(growing)));
                     }
                 }
                 Ok(Some(part)) => return Some((Ok(form.write(part)), Some(growing))),
                 Ok(None) if form == StreamFormat::Events => {
-                    return Some((Ok(Bytes::from_static(END.as_bytes())), None));
+                    return Some((Ok(Bytes::from_static(END_EVENT.as_bytes())), None));
                 }
                 Ok(None) => return None,
                 // The headers are already sent, so an error can only end the answer.

@@ -62,7 +62,7 @@ impl JsonSchema for Switch {
 pub(super) struct Count(u32);
 
 impl Count {
-    pub(super) const MOST: u32 = 1000;
+    pub(super) const MAX_COUNT: u32 = 1000;
 
     pub(super) fn or(this: Option<Self>, usual: u32) -> u32 {
         this.map_or(usual, |Self(count)| count)
@@ -74,8 +74,8 @@ impl TryFrom<u32> for Count {
 
     fn try_from(count: u32) -> Result<Self, String> {
         match count {
-            1..=Self::MOST => Ok(Self(count)),
-            _ => Err(format!("{count} is not from 1 to {}", Self::MOST)),
+            1..=Self::MAX_COUNT => Ok(Self(count)),
+            _ => Err(format!("{count} is not from 1 to {}", Self::MAX_COUNT)),
         }
     }
 }

@@ -47,8 +47,8 @@ pub(super) struct JobsQuery {
     limit: Option<Count>,
 }
 
-const USUAL: u32 = 50;
-const LONGEST_SEARCH: usize = 200;
+const DEFAULT_JOB_COUNT: u32 = 50;
+const MAX_SEARCH_LENGTH: usize = 200;
 
 pub(super) async fn list(
     State(api): State<Api>,
@@ -56,9 +56,9 @@ pub(super) async fn list(
 ) -> Result<Json<Page<Job>>, ApiProblem> {
     let JobsQuery { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
         listed;
-    let limit = Count::or(limit, USUAL);
-    if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
-        return Err(ApiProblem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
+    let limit = Count::or(limit, DEFAULT_JOB_COUNT);
+    if search.as_ref().is_some_and(|search| search.chars().count() > MAX_SEARCH_LENGTH) {
+        return Err(ApiProblem::bad_request(format!("`search` has at most {MAX_SEARCH_LENGTH} characters")));
     }
     api.know(agent.as_ref(), schedule.as_ref()).await?;
     let after = match after {

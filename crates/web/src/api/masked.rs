@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use super::{Api, ApiProblem};
 
 /// Endpoints that return a secret to the caller on purpose.
-const SECRETS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
+const UNMASKED_PATHS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 
 pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let is_secret = SECRETS.iter().any(|path| request.uri().path().starts_with(path));
+    let is_secret = UNMASKED_PATHS.iter().any(|path| request.uri().path().starts_with(path));
     let answer = next.run(request).await;
     // Streams of lines are stored without secrets, or redacted where they are made.
     if is_secret || !is_json(&answer) {

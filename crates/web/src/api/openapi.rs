@@ -16,7 +16,7 @@ pub(super) async fn document() -> Json<Value> {
 }
 
 /// Errors that any endpoint may return.
-const ALWAYS: [Code; 11] = [
+const COMMON_ERRORS: [Code; 11] = [
     Code::BadRequest,
     Code::Unauthorized,
     Code::Forbidden,
@@ -142,7 +142,7 @@ fn responses(route: &Route, told: &mut SchemaGenerator) -> Map<String, Value> {
         }
     }
     let problem = told.subschema_for::<Details>();
-    let mut codes: Vec<Code> = ALWAYS.iter().chain(route.refusals).copied().collect();
+    let mut codes: Vec<Code> = COMMON_ERRORS.iter().chain(route.refusals).copied().collect();
     codes.sort_by_key(|code| code.status());
     for same in codes.chunk_by(|one, other| one.status() == other.status()) {
         let words: Vec<String> = same.iter().map(|code| format!("`{}`", code.as_str())).collect();

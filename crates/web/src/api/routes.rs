@@ -54,7 +54,7 @@ fn of_daemon() -> Vec<Route> {
             )
             .params::<backup::BackupQuery>()
             .tells::<String>()
-            .streams(Streams::Bytes(backup::MEDIA_TYPE))
+            .streams(Streams::Bytes(backup::BACKUP_MEDIA_TYPE))
             .refuses(&[Conflict]),
         Route::get("/api/v1/doctor", doctor::doctor)
             .needs(Scope::Admin)

@@ -79,8 +79,8 @@ pub struct PastFiring {
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Largest number of firings of a schedule: more would be too close to distinguish.
-const MOST: u32 = 300;
-const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 31);
+const MAX_FIRINGS_PER_SCHEDULE: u32 = 300;
+const MAX_TIMELINE_SPAN: SignedDuration = SignedDuration::from_hours(24 * 31);
 
 pub(super) async fn timeline(
     State(api): State<Api>,
@@ -89,7 +89,7 @@ pub(super) async fn timeline(
     let now = api.now();
     let from = asked.from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(now));
     let to = asked.to.unwrap_or_else(|| from.saturating_add(DAY * 2).unwrap_or(from));
-    if to <= from || to.duration_since(from) > LONGEST {
+    if to <= from || to.duration_since(from) > MAX_TIMELINE_SPAN {
         return Err(ApiProblem::bad_request("`to` has to be after `from`, by 31 days at most"));
     }
     api.know(asked.agent.as_ref(), None).await?;
@@ -103,18 +103,19 @@ pub(super) async fn timeline(
     };
     let known: Vec<(&Agent, &Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
     let ids = known.iter().map(|(_, schedule, _)| schedule.id).collect();
-    let firings = api.store.firings_between(ids, (from, to), MOST).await?;
+    let firings = api.store.firings_between(ids, (from, to), MAX_FIRINGS_PER_SCHEDULE).await?;
     let outlook = Outlook::new(now, &roster, &snapshot);
     let lanes = known.into_iter().zip(firings).map(|((agent, schedule, view), firings)| {
-        Lane::of(view, firings, outlook.firings(agent, schedule, from, MOST as usize), to)
+        Lane::of(view, firings, outlook.firings(agent, schedule, from, MAX_FIRINGS_PER_SCHEDULE as usize), to)
     });
     Ok(Json(Timeline { from, to, now, schedules: lanes.collect() }))
 }
 
 impl Lane {
     fn of(view: ScheduleView, firings: Vec<LedgerRow>, mut planned: Vec<Timestamp>, to: Timestamp) -> Self {
-        let cut = firings.len() == MOST as usize
-            || planned.len() == MOST as usize && planned.last().is_some_and(|at| *at < to);
+        let cut = firings.len() == MAX_FIRINGS_PER_SCHEDULE as usize
+            || planned.len() == MAX_FIRINGS_PER_SCHEDULE as usize
+                && planned.last().is_some_and(|at| *at < to);
         planned.retain(|at| *at < to);
         Self {
             agent: view.agent,

@@ -18,7 +18,7 @@ use cowhand_store::{NewToken, TokenRecord};
 use cowhand_system::digest::sha256;
 
 /// Prefix by which people and scanners for leaked secrets recognise a token.
-const PREFIX: &str = "cow_";
+const TOKEN_PREFIX: &str = "cow_";
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -86,7 +86,7 @@ pub(super) async fn revoke(
 }
 
 fn draw() -> Result<String, ApiProblem> {
-    Ok(format!("{PREFIX}{}", secret()?))
+    Ok(format!("{TOKEN_PREFIX}{}", secret()?))
 }
 
 /// Draws 256 random bits from the system, which nobody can guess.

@@ -114,10 +114,10 @@ pub struct UsageOfJob {
 }
 
 /// Largest number of days that a chart can show.
-const MOST_DAYS: i32 = 366;
+const MAX_DAYS: i32 = 366;
 
 /// Largest number of work items and of jobs.
-const MOST_ROWS: u32 = 100;
+const MAX_USAGE_ROWS: u32 = 100;
 
 pub(super) async fn usage(
     State(api): State<Api>,
@@ -133,9 +133,9 @@ pub(super) async fn usage(
             "{since} is after {until}; `since` has to be the earlier day"
         )));
     }
-    if days >= MOST_DAYS {
+    if days >= MAX_DAYS {
         return Err(ApiProblem::bad_request(format!(
-            "from {since} to {until} there are more than {MOST_DAYS} days"
+            "from {since} to {until} there are more than {MAX_DAYS} days"
         )));
     }
     let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
@@ -155,10 +155,10 @@ pub(super) async fn usage(
     let mut view = UsageView::of(since, until, zone, rows.into_iter());
     view.time_zone = roster.zone.to_string();
     if asked.agent.is_none() {
-        let items = api.store.spent_on_items(from, MOST_ROWS).await?;
+        let items = api.store.spent_on_items(from, MAX_USAGE_ROWS).await?;
         view.work_items = items.into_iter().map(ItemUsage::from).collect();
     }
-    let jobs = api.store.spent_on_jobs(from, end, MOST_ROWS).await?;
+    let jobs = api.store.spent_on_jobs(from, end, MAX_USAGE_ROWS).await?;
     view.jobs = jobs.into_iter().filter(|job| wanted(&job.agent)).map(UsageOfJob::from).collect();
     let ledger = api.store.spending(&roster, now).await?;
     view.budgets = budgets::views(&roster, &ledger, now, asked.agent.as_ref());

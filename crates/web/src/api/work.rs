@@ -83,14 +83,14 @@ pub struct QueueProblem {
 
 /// Position of an item in the list of all queues: a cursor is the position of the last item returned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct ItemLocation {
+struct WorkCursor {
     queue: String,
     /// Set for claimed items, which come after available ones.
     is_taken: bool,
     item: WorkItem,
 }
 
-impl ItemLocation {
+impl WorkCursor {
     fn of(queue: &str, view: &ItemView) -> Self {
         // Keep only the fields that determine the order.
         let item = WorkItem {
@@ -129,8 +129,8 @@ pub(super) async fn list(
     if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
         return Err(api.missing_agent(agent).await);
     }
-    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(ItemLocation::read).transpose()?);
-    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);
+    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(WorkCursor::read).transpose()?);
+    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MAX_COUNT) as usize);
     let mut view = WorkView {
         items: Vec::new(),
         next_cursor: None,
@@ -170,8 +170,8 @@ pub(super) async fn list(
         match items {
             Ok(items) => {
                 let wanted = items.into_iter().filter(|view| options.admits(&view.item));
-                let mut places: Vec<(ItemLocation, ItemView)> =
-                    wanted.map(|view| (ItemLocation::of(&queue.name, &view), view)).collect();
+                let mut places: Vec<(WorkCursor, ItemView)> =
+                    wanted.map(|view| (WorkCursor::of(&queue.name, &view), view)).collect();
                 places.sort_by(|(one, _), (other, _)| one.compare(other));
                 let begun = after.as_ref().filter(|place| place.queue == queue.name);
                 places.retain(|(place, _)| begun.is_none_or(|begun| begun.compare(place).is_lt()));
@@ -232,7 +232,7 @@ impl Api {
     /// Returns the result of the last job that worked on the item, if it was dropped.
     async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, ApiProblem> {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
-        let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
+        let jobs = self.store.jobs(filter, MAX_JOBS_SEARCHED).await?;
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
         let told = self.store.last_item_report(last.id().clone()).await?;
@@ -246,7 +246,7 @@ impl Api {
 }
 
 /// Number of the newest jobs with an item among which the last job of an item is searched.
-const JOBS_LOOKED_AT: u32 = 200;
+const MAX_JOBS_SEARCHED: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -54,7 +54,7 @@ impl JobTools {
                 Ok(answer) => return Ok(answer),
                 Err(problem) if may_pass(problem.code) => {
                     failures += 1;
-                    tokio::time::sleep(BACKOFF.pause_after(failures)).await;
+                    tokio::time::sleep(RETRY_BACKOFF.pause_after(failures)).await;
                 }
                 Err(problem) => return Err(problem.message),
             }
@@ -90,7 +90,7 @@ impl JobTools {
         let Some(ask) = hears.ask else {
             return if hears.verdict == AskVerdict::Allowed { AskAnswer::Yes } else { no(hears.message) };
         };
-        let path = format!("{path}/{}?wait={WAIT_SECONDS}", ask.id.number);
+        let path = format!("{path}/{}?wait={ASK_WAIT_SECONDS}", ask.id.number);
         loop {
             let ask: Ask = match Self::insist(|| self.client.get(&path)).await {
                 Ok(ask) => ask,
@@ -123,8 +123,9 @@ enum AskAnswer {
     Text(String),
 }
 
-const WAIT_SECONDS: u32 = 25;
-const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
+const ASK_WAIT_SECONDS: u32 = 25;
+const RETRY_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
 
 /// Checks whether the problem may be temporary: the daemon restarts, or its store is not available.
 const fn may_pass(code: Code) -> bool {

@@ -20,7 +20,7 @@ use cowhand_store::TokenRecord;
 use cowhand_store::audit;
 
 /// Largest body that axum reads.
-const MOST_BYTES: usize = 2 << 20;
+const MAX_BODY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Access {
@@ -49,7 +49,7 @@ pub(super) enum Caller {
 }
 
 /// Header that a request needs if it changes something and has a cookie. No form of another page can set it.
-pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
+pub(super) const OWN_PAGE_HEADER: &str = "x-cowhand";
 
 impl Access {
     pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
@@ -82,8 +82,8 @@ impl Access {
             return Ok(Caller::Stranger { was_given: given.is_some() });
         };
         let only_looks = method.is_safe();
-        if kept.is_some() && !only_looks && only(headers, BY_OUR_PAGE) != Some("1") {
-            let message = format!("with a cookie, this needs the header `{BY_OUR_PAGE}: 1`");
+        if kept.is_some() && !only_looks && only(headers, OWN_PAGE_HEADER) != Some("1") {
+            let message = format!("with a cookie, this needs the header `{OWN_PAGE_HEADER}: 1`");
             return Err(ApiProblem::new(Code::Forbidden, message).into_response());
         }
         Ok(Caller::Known { token, by_page: kept.is_some() })
@@ -121,8 +121,8 @@ pub(super) async fn check(
         return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
     // Refuse an announced length at once; a body without one is cut off at the same length while it is read.
-    if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
-        let message = format!("a request has at most {MOST_BYTES} bytes");
+    if announced(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
+        let message = format!("a request has at most {MAX_BODY_BYTES} bytes");
         return Err(ApiProblem::new(Code::TooLarge, message).into_response());
     }
     if by_page {

@@ -34,18 +34,18 @@ use cowhand_engine::tls::Tls;
 use cowhand_engine::trigger::stopped;
 
 /// Timeout for the head of a request, and between two requests.
-const SILENCE: Duration = Duration::from_secs(10);
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for running requests to end when the server closes.
-const GRACE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an error of the system, most often too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Buffer that has to hold the head of a request.
-const BUFFER: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
-const MOST_CONNECTIONS: u64 = 4_096;
+const MAX_CONNECTIONS: u64 = 4_096;
 /// Number of file descriptors reserved for everything else: the store, agents' output, sources.
-const OTHER_FILES: u64 = 512;
+const RESERVED_FILES: u64 = 512;
 
 /// Open connections by address.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl Drop for ConnectionGuard {
 /// Returns the largest number of connections that the limit on open files allows. Raises that limit if
 /// possible: shells often set 1,024, and most systems allow a process more.
 fn most_connections() -> usize {
-    let wanted = MOST_CONNECTIONS + OTHER_FILES;
+    let wanted = MAX_CONNECTIONS + RESERVED_FILES;
     let limit = getrlimit(Resource::Nofile);
     let mut current = limit.current.unwrap_or(u64::MAX);
     if current < wanted {
@@ -100,7 +100,7 @@ fn most_connections() -> usize {
             Err(error) => warn!("cannot have more than {current} open files: {error}"),
         }
     }
-    let most = current.saturating_sub(OTHER_FILES).clamp(64, MOST_CONNECTIONS);
+    let most = current.saturating_sub(RESERVED_FILES).clamp(64, MAX_CONNECTIONS);
     usize::try_from(most).unwrap_or(64)
 }
 
@@ -143,13 +143,13 @@ pub(super) async fn serve(
             }
             Err(error) => {
                 warn!("cannot take a connection: {error}");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
             }
         }
     }
     drop(listener);
     let all_gone = async { while connections.join_next().await.is_some() {} };
-    if timeout(GRACE, all_gone).await.is_err() {
+    if timeout(CLOSE_TIMEOUT, all_gone).await.is_err() {
         debug!("{} connections did not end in time", connections.len());
     }
     connections.shutdown().await;
@@ -166,11 +166,11 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, "{error}");
     }
-    let Some(tls) = tls else { return talk(stream, peer, SILENCE, router, stop).await };
-    match timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
-        Ok(Ok(stream)) => talk(stream, peer, SILENCE, router, stop).await,
+    let Some(tls) = tls else { return talk(stream, peer, HEAD_TIMEOUT, router, stop).await };
+    match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
+        Ok(Ok(stream)) => talk(stream, peer, HEAD_TIMEOUT, router, stop).await,
         Ok(Err(error)) => debug!(%peer, "no TLS: {error}"),
-        Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE.as_secs()),
+        Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE_TIMEOUT.as_secs()),
     }
 }
 
@@ -194,7 +194,7 @@ pub(super) async fn talk<S, P>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(silence)
-        .max_buf_size(BUFFER)
+        .max_buf_size(MAX_HEAD_BYTES)
         .serve_connection(TokioIo::new(WriteTimeout::new(stream)), answer);
     let mut connection = pin!(connection);
     let ended = tokio::select! {

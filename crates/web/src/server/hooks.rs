@@ -42,13 +42,13 @@ pub(super) struct WebhookReceiver {
 }
 
 /// Time for a sender to send a body, including waiting.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Headers with the id of the delivery, and with the event.
-const IDS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
-const GITHUB_EVENT: &str = "x-github-event";
-const EVENTS: [&str; 2] = [GITHUB_EVENT, "x-gitlab-event"];
-const LONGEST_ID: usize = 200;
+const DELIVERY_ID_HEADERS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
+const GITHUB_EVENT_HEADER: &str = "x-github-event";
+const EVENT_HEADERS: [&str; 2] = [GITHUB_EVENT_HEADER, "x-gitlab-event"];
+const MAX_DELIVERY_ID: usize = 200;
 
 #[derive(Debug, Serialize)]
 struct DeliveryAnswer {
@@ -170,7 +170,8 @@ async fn receive(
         let room = hooks.intake.room(peer, announced, hooks.wrong.is_used_up(peer)).await?;
         Ok::<_, Refused>((room, read(body).await.map_err(wrong)?))
     };
-    let held = tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
+    let held =
+        tokio::time::timeout(BODY_TIMEOUT, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
     let (_room, body) = held?;
     let is_signed = hooks.check(&hook, &parts.headers, &body, peer)?;
     let _turn = hooks.intake.turn(body.len()).await?;
@@ -179,7 +180,7 @@ async fn receive(
     if let Some(challenge) = webhook.challenge().filter(|_| is_signed) {
         return Ok(Json(json!({ "challenge": challenge })).into_response());
     }
-    let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT);
+    let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT_HEADER);
     let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
     let delivery_id = webhook.id.clone();
     let delivering = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
@@ -225,15 +226,15 @@ async fn read(body: Body) -> Result<Bytes, Refused> {
 
 /// Returns the id that the sender gives the delivery, or a hash of the body if there is none.
 fn id(headers: &HeaderMap, body: &[u8]) -> String {
-    let named = IDS.iter().find_map(|name| only(headers, name));
-    match named.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
+    let named = DELIVERY_ID_HEADERS.iter().find_map(|name| only(headers, name));
+    match named.filter(|id| !id.is_empty() && id.len() <= MAX_DELIVERY_ID) {
         Some(id) => id.to_owned(),
         None => format!("sha256:{}", hex(digest(&SHA256, body).as_ref())),
     }
 }
 
 fn event(headers: &HeaderMap) -> &str {
-    EVENTS.iter().find_map(|name| only(headers, name)).unwrap_or_default()
+    EVENT_HEADERS.iter().find_map(|name| only(headers, name)).unwrap_or_default()
 }
 
 impl From<ApiProblem> for Refused {

@@ -29,13 +29,13 @@ use cowhand_store::audit;
 use cowhand_system::remove::absent_is_ok;
 
 /// Largest number of connections at a time; further clients wait in the kernel.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// Largest number of requests of one job at a time; each of its asks waits in one of them.
-const MOST_OF_A_JOB: usize = 64;
+const MAX_REQUESTS_PER_JOB: usize = 64;
 /// Timeout for the head of a request: a client on the same machine sends it at once.
-const SILENCE: Duration = Duration::from_secs(3);
-const MOST_BYTES: usize = 1 << 20;
-const PAUSE: Duration = Duration::from_millis(100);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+const MAX_BODY_BYTES: usize = 1 << 20;
+const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct JobSocket {
@@ -57,7 +57,7 @@ impl JobSocket {
         };
         let listener = listen().map_err(|source| SocketError::at(&path, source))?;
         let (stop, stopping) = watch::channel(false);
-        let router = api.clone().router().layer(DefaultBodyLimit::max(MOST_BYTES));
+        let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
         let guard = JobSocketState { api: api.clone(), turns: RequestCounts::default() };
         let router = router.layer(from_fn_with_state(guard, for_jobs_only));
         let task = tokio::spawn(serve(listener, router, stopping));
@@ -80,7 +80,7 @@ impl JobSocket {
 }
 
 async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
@@ -94,7 +94,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
         };
         match accepted {
             Ok((place, stream)) => {
-                let connection = talk(stream, JobPeer, SILENCE, router.clone(), stop.clone());
+                let connection = talk(stream, JobPeer, HEAD_TIMEOUT, router.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -102,7 +102,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
             }
             Err(error) => {
                 warn!("cannot take a connection of a job: {error}");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
             }
         }
     }
@@ -134,7 +134,7 @@ impl RequestCounts {
     fn take(&self, job: &JobId) -> Option<RequestGuard> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let under_way = all.entry(job.clone()).or_default();
-        if *under_way >= MOST_OF_A_JOB {
+        if *under_way >= MAX_REQUESTS_PER_JOB {
             return None;
         }
         *under_way += 1;
@@ -191,7 +191,7 @@ mod tests {
         let turns = RequestCounts::default();
         let [job, other]: [JobId; 2] =
             ["job-2026-01-05-a1b2c3", "job-2026-01-05-a1b2c4"].map(|id| id.parse().unwrap());
-        let mut taken: Vec<_> = (0..MOST_OF_A_JOB).map(|_| turns.take(&job).unwrap()).collect();
+        let mut taken: Vec<_> = (0..MAX_REQUESTS_PER_JOB).map(|_| turns.take(&job).unwrap()).collect();
         assert!(turns.take(&job).is_none());
         let others = turns.take(&other);
         assert!(others.is_some(), "another job has its own");

@@ -25,7 +25,7 @@ pub(super) struct TooMany {
 }
 
 /// Largest number of remembered addresses; this limit cannot stop somebody who has more.
-const MOST_ADDRESSES: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 
 impl RateLimit {
     pub(super) fn new(burst: u32, every: Duration) -> Self {
@@ -47,9 +47,9 @@ impl RateLimit {
 
     fn take_at(&self, peer: IpAddr, now: Instant) -> Result<(), TooMany> {
         let mut all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST_ADDRESSES {
+        if all.len() >= MAX_ADDRESSES {
             all.retain(|_, until| *until > now);
-            if all.len() >= MOST_ADDRESSES {
+            if all.len() >= MAX_ADDRESSES {
                 all.clear();
             }
         }
@@ -143,6 +143,6 @@ mod tests {
         for number in 0..30_000_u32 {
             let _ = limit.take_at(IpAddr::from(number.to_be_bytes()), now);
         }
-        assert!(limit.used_until.lock().unwrap().len() <= MOST_ADDRESSES);
+        assert!(limit.used_until.lock().unwrap().len() <= MAX_ADDRESSES);
     }
 }

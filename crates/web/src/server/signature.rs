@@ -21,16 +21,16 @@ enum Scheme {
     GitLab,
 }
 
-const SCHEMES: [(Scheme, &str); 4] = [
+const SCHEME_HEADERS: [(Scheme, &str); 4] = [
     (Scheme::GitHub, "x-hub-signature-256"),
     (Scheme::Slack, "x-slack-signature"),
     (Scheme::Stripe, "stripe-signature"),
     (Scheme::GitLab, "x-gitlab-token"),
 ];
-const SLACK_TIME: &str = "x-slack-request-timestamp";
+const SLACK_TIME_HEADER: &str = "x-slack-request-timestamp";
 
 /// Largest difference between our clock and the time at which a delivery was signed, if it has one.
-const FRESH: SignedDuration = SignedDuration::from_mins(5);
+const MAX_SIGNATURE_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SignatureVerdict {
@@ -50,7 +50,7 @@ pub(super) fn check(
     secrets: &[String],
     now: Timestamp,
 ) -> SignatureVerdict {
-    let Some((scheme, name)) = SCHEMES.iter().find(|(_, name)| headers.contains_key(*name)) else {
+    let Some((scheme, name)) = SCHEME_HEADERS.iter().find(|(_, name)| headers.contains_key(*name)) else {
         return SignatureVerdict::Unsigned;
     };
     let Some(shown) = only(headers, name) else { return SignatureVerdict::Wrong };
@@ -60,7 +60,7 @@ pub(super) fn check(
             signed(secrets, &[body], &tags)
         }
         Scheme::Slack => {
-            let Some(time) = only(headers, SLACK_TIME) else { return SignatureVerdict::Wrong };
+            let Some(time) = only(headers, SLACK_TIME_HEADER) else { return SignatureVerdict::Wrong };
             let tags: Vec<_> = shown.strip_prefix("v0=").and_then(tag).into_iter().collect();
             signed(secrets, &[b"v0:", time.as_bytes(), b":", body], &tags).at(time, now)
         }
@@ -88,7 +88,7 @@ impl SignatureVerdict {
     fn at(self, time: &str, now: Timestamp) -> Self {
         let signed_at = time.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
         match (self, signed_at) {
-            (Self::Right, Some(at)) if now.duration_since(at).abs() > FRESH => Self::Stale,
+            (Self::Right, Some(at)) if now.duration_since(at).abs() > MAX_SIGNATURE_AGE => Self::Stale,
             (Self::Right, None) => Self::Wrong,
             (verdict, _) => verdict,
         }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Longest time for which bytes may wait for the client.
-const LONGEST: Duration = Duration::from_mins(1);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) struct WriteTimeout<S> {
     stream: S,
@@ -20,7 +20,7 @@ pub(super) struct WriteTimeout<S> {
 
 impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, longest: LONGEST, waiting: None }
+        Self { stream, longest: WRITE_TIMEOUT, waiting: None }
     }
 
     fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -83,11 +83,11 @@ mod tests {
         near.write_all(b"0123456789").await.unwrap();
         let began = Instant::now();
         let error = near.write_all(b"more").await.unwrap_err();
-        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, LONGEST));
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, WRITE_TIMEOUT));
         // A slow client that reads something from time to time stays connected.
         let reader = tokio::spawn(async move {
             for _ in 0..20 {
-                tokio::time::sleep(LONGEST / 2).await;
+                tokio::time::sleep(WRITE_TIMEOUT / 2).await;
                 far.read_exact(&mut [0; 10]).await.unwrap();
             }
         });

@@ -32,7 +32,7 @@ pub(super) struct DemoArgs {
     keep: bool,
 }
 
-const FILES: [(&str, &str); 8] = [
+const DEMO_FILES: [(&str, &str); 8] = [
     ("cowhand.yaml", include_str!("cowhand.yaml")),
     ("triager.sh", include_str!("triager.sh")),
     ("builder.sh", include_str!("builder.sh")),
@@ -53,7 +53,7 @@ impl DemoArgs {
         let mut folder = tempfile::Builder::new().prefix("cowhand-demo-").tempdir()?;
         folder.disable_cleanup(self.keep);
         std::fs::create_dir(folder.path().join("tasks"))?;
-        for (name, text) in FILES {
+        for (name, text) in DEMO_FILES {
             std::fs::write(folder.path().join(name), text)?;
         }
         let options = Options::of(folder.path().join("cowhand.yaml"), std::env::current_exe()?);

@@ -11,7 +11,7 @@ use super::text::{MetricKind, MetricsText};
 use crate::api::{ApiProblem, BudgetView, budget_views};
 
 /// Largest number of open asks that are counted.
-const MOST_ASKS: u32 = 10_000;
+const MAX_ASKS_COUNTED: u32 = 10_000;
 
 impl Metrics {
     /// Writes the budgets, by agent; those of the fleet have an empty name.
@@ -64,7 +64,7 @@ impl Metrics {
     }
 
     pub(super) async fn asks(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
-        let open = self.fleet.store().open_asks(MOST_ASKS).await?;
+        let open = self.fleet.store().open_asks(MAX_ASKS_COUNTED).await?;
         let roster = self.fleet.roster();
         let waiting = roster.agents.iter().map(|agent| {
             let of_agent = open.iter().filter(|ask| ask.agent == agent.name).count();

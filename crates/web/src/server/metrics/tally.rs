@@ -39,10 +39,11 @@ type Hook = (AgentName, &'static str, &'static str);
 /// Agent, status and exit reason.
 type Ended = (AgentName, &'static str, &'static str);
 
-const SHORT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
-const LONG: &[f64] = &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 86_400.0];
+const SHORT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
+const LONG_BUCKETS: &[f64] =
+    &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 86_400.0];
 
-const AT_ONCE: u32 = 1000;
+const EVENTS_PER_READ: u32 = 1000;
 
 impl Tally {
     pub(super) fn from(seq: i64) -> Self {
@@ -55,8 +56,8 @@ impl Tally {
             asks: BTreeMap::new(),
             parks: BTreeMap::new(),
             pauses: BTreeMap::new(),
-            lateness: Histogram::new(SHORT),
-            wait: Histogram::new(SHORT),
+            lateness: Histogram::new(SHORT_BUCKETS),
+            wait: Histogram::new(SHORT_BUCKETS),
             durations: BTreeMap::new(),
             waiting: HashMap::new(),
         }
@@ -64,8 +65,8 @@ impl Tally {
 
     pub(super) async fn catch_up(&mut self, store: &Store) -> Result<(), StoreError> {
         loop {
-            let events = store.events_after(self.seq, AT_ONCE).await?;
-            let full = events.len() == AT_ONCE as usize;
+            let events = store.events_after(self.seq, EVENTS_PER_READ).await?;
+            let full = events.len() == EVENTS_PER_READ as usize;
             for event in events {
                 self.seq = event.seq;
                 self.count(event);
@@ -87,7 +88,8 @@ impl Tally {
         };
         let mut ended = |status, reason, seconds: u64| {
             *self.jobs.entry((agent.clone(), status, reason)).or_default() += 1;
-            let durations = self.durations.entry(agent.clone()).or_insert_with(|| Histogram::new(LONG));
+            let durations =
+                self.durations.entry(agent.clone()).or_insert_with(|| Histogram::new(LONG_BUCKETS));
             durations.observe(SignedDuration::from_secs(seconds.cast_signed()).as_secs_f64());
         };
         match fact {

@@ -46,7 +46,7 @@ impl MetricsText {
     }
 
     pub(super) fn single(&mut self, kind: MetricKind, name: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(kind, name, help, [(NONE, value)]);
+        self.family(kind, name, help, [(NO_LABELS, value)]);
     }
 
     pub(super) fn histograms<'h>(
@@ -88,7 +88,7 @@ impl MetricsText {
     }
 }
 
-const NONE: [(&str, String); 0] = [];
+const NO_LABELS: [(&str, String); 0] = [];
 
 #[cfg(test)]
 mod tests {

@@ -41,10 +41,10 @@ impl Pages {
 }
 
 /// Keys that the page shows elsewhere.
-const ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
+const SHOWN_ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
-    let written = definition.written.iter().filter(|(key, _)| !ELSEWHERE.contains(&key.as_str()));
+    let written = definition.written.iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));
     let is_timed = ["cron", "interval", "delay"].contains(&view.kind.as_str());
     let own = definition.written.get("prompt").and_then(Value::as_str);
     let content = html! {

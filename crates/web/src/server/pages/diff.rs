@@ -12,9 +12,9 @@ use super::{PageAnswer, Pages, marks, output};
 use crate::api::{ApiProblem, segment};
 
 /// Largest number of lines of output that are compared.
-const MOST_LINES: usize = 2000;
+const MAX_COMPARED_LINES: usize = 2000;
 /// Time limit of a comparison: two texts with nothing in common take long.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const COMPARE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
 pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> PageAnswer {
     let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
@@ -30,7 +30,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
         p.lead { "From " (marks::job(&parent.id)) " to " (marks::job(&job.id)) "." }
         section.part aria-labelledby="prompts" { div.part-head { h2 #prompts { "Prompt" } } (table(&prompts)) }
         section.part aria-labelledby="outputs" {
-            div.part-head { h2 #outputs { "Output" } span.muted { "the first " (MOST_LINES) " lines of each" } }
+            div.part-head { h2 #outputs { "Output" } span.muted { "the first " (MAX_COMPARED_LINES) " lines of each" } }
             (table(&outputs))
         }
     };
@@ -41,7 +41,7 @@ async fn said(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
     let mut answer = pages.client.lines(&format!("jobs/{job}/output")).await?;
     let mut text = String::new();
     let mut count = 0;
-    while count < MOST_LINES {
+    while count < MAX_COMPARED_LINES {
         let Some(line) = answer.next().await? else { break };
         if let Some(said) = output::in_short(&line) {
             text.push_str(&said);
@@ -56,7 +56,7 @@ fn table([before, after]: &[String; 2]) -> Markup {
     if before == after {
         return html! { p.empty { "The same." } };
     }
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before.as_str(), after.as_str());
+    let diff = TextDiff::configure().timeout(COMPARE_TIMEOUT).diff_lines(before.as_str(), after.as_str());
     html! {
         div.diff role="group" tabindex="0" aria-label="Differences" {
             @for change in diff.iter_all_changes() {

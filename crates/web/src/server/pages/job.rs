@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab};
-use super::output::{OutputWindow, PAGE, View};
+use super::output::{LINES_PER_PAGE, OutputWindow, View};
 use super::text::{self, Text};
 use super::{PageAnswer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
 use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
@@ -181,7 +181,7 @@ fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
             @if window.after > 0 {
                 nav.pager aria-label="Earlier output" {
                     a href=(part(0)) { "First" }
-                    a href=(part(window.after.saturating_sub(PAGE))) { "Earlier" }
+                    a href=(part(window.after.saturating_sub(LINES_PER_PAGE))) { "Earlier" }
                 }
             }
             div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { @if lives && is_last { (window.growing(view)) } @else { (window.rendered(view)) } }

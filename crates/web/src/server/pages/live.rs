@@ -23,9 +23,9 @@ pub(super) struct LiveQuery {
     raw: u8,
 }
 
-/// Largest number of lines in one event; `GATHER` is how long an event that is not full waits for more.
-const MOST: usize = 250;
-const GATHER: Duration = Duration::from_millis(40);
+/// Largest number of lines in one event; `GATHER_TIME` is how long an event that is not full waits for more.
+const MAX_LINES_PER_EVENT: usize = 250;
+const GATHER_TIME: Duration = Duration::from_millis(40);
 
 struct Live {
     lines: Lines,
@@ -70,12 +70,12 @@ impl Live {
         let mut page = String::new();
         let mut gathered = 0;
         // Wait for the first line, and only briefly for those after it.
-        while self.end == End::NotYet && gathered < MOST {
+        while self.end == End::NotYet && gathered < MAX_LINES_PER_EVENT {
             let next = self.lines.next();
             let line = if gathered == 0 {
                 next.await
             } else {
-                match tokio::time::timeout(GATHER, next).await {
+                match tokio::time::timeout(GATHER_TIME, next).await {
                     Ok(line) => line,
                     Err(_) => break,
                 }

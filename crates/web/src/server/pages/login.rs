@@ -18,7 +18,7 @@ use crate::api::{ApiProblem, Code, Logins, TokenAsked, TokenMade};
 use crate::server::limit::RateLimit;
 use cowhand_store::audit;
 
-const DAYS: u32 = 30;
+const TOKEN_DAYS: u32 = 30;
 
 #[derive(Debug, Clone)]
 pub(super) struct Login {
@@ -57,7 +57,7 @@ pub(super) async fn enter(
     };
     let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages)).await.map_err(not_now)?;
     info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
-    let seconds = u64::from(DAYS) * 24 * 60 * 60;
+    let seconds = u64::from(TOKEN_DAYS) * 24 * 60 * 60;
     let secure = if pages.login.has_tls { "; Secure" } else { "" };
     let cookie = format!(
         "{}={}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}",
@@ -88,7 +88,7 @@ fn not_now(problem: ApiProblem) -> Response {
 
 /// Creates a token with a free name.
 async fn token(pages: &Pages) -> Result<TokenMade, ApiProblem> {
-    let expires_in = format!("{DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
+    let expires_in = format!("{TOKEN_DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
     let mut asked =
         TokenAsked { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
     let mut tries = 0;
@@ -111,7 +111,7 @@ pub(super) fn stranger(was_given: bool) -> Response {
         &html! {
             p.lead { "Type this where the fleet runs, and open the link that it prints:" }
             pre.type-this { "cowhand dashboard" }
-            p.muted { "The link works once. After it, this browser is known for " (DAYS) " days; "
+            p.muted { "The link works once. After it, this browser is known for " (TOKEN_DAYS) " days; "
                 code { "cowhand token list" } " shows it and " code { "cowhand token revoke" } " ends it." }
         },
     )

@@ -19,7 +19,7 @@ pub(super) enum View {
 }
 
 /// Number of lines on one page.
-pub(super) const PAGE: u64 = 1000;
+pub(super) const LINES_PER_PAGE: u64 = 1000;
 
 /// Part of the output, with its position.
 #[derive(Debug)]
@@ -35,8 +35,9 @@ impl Pages {
     /// Returns the lines after `after`, or the last ones.
     pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<OutputWindow, ApiProblem> {
         let total = self.tail(job).await?.lines;
-        let after = after.unwrap_or_else(|| total.saturating_sub(PAGE)).min(total);
-        let mut answer = self.client.lines(&format!("jobs/{job}/output?after={after}&limit={PAGE}")).await?;
+        let after = after.unwrap_or_else(|| total.saturating_sub(LINES_PER_PAGE)).min(total);
+        let mut answer =
+            self.client.lines(&format!("jobs/{job}/output?after={after}&limit={LINES_PER_PAGE}")).await?;
         let mut lines = Vec::new();
         while let Some(line) = answer.next().await? {
             lines.push(line);

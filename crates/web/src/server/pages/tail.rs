@@ -21,7 +21,7 @@ pub(super) struct Tail {
 }
 
 /// Largest number of remembered jobs.
-const MOST: usize = 500;
+const MAX_CACHED_TAILS: usize = 500;
 
 impl Pages {
     pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, ApiProblem> {
@@ -39,7 +39,7 @@ impl Pages {
             tail.said = said;
         }
         let mut all = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST {
+        if all.len() >= MAX_CACHED_TAILS {
             all.clear();
         }
         all.insert(job.clone(), tail.clone());

@@ -59,7 +59,7 @@ struct Mark {
 }
 
 /// Distance, in percent, below which marks of one kind are merged.
-const CLOSE: f64 = 0.4;
+const MERGE_DISTANCE: f64 = 0.4;
 
 fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     let count = |kind: &str| lane.firings.iter().filter(|firing| kind_of(firing) == kind).count();
@@ -107,7 +107,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     let mut together: Vec<Mark> = Vec::new();
     for mark in past.chain(of_wait(lane, scale, now)).chain(planned) {
         match together.last_mut() {
-            Some(last) if last.kind == mark.kind && mark.at - last.until < CLOSE => {
+            Some(last) if last.kind == mark.kind && mark.at - last.until < MERGE_DISTANCE => {
                 last.until = last.until.max(mark.until);
                 last.count += 1;
                 last.title = format!("{} {}, the last of them: {}", last.count, last.kind, mark.title);
@@ -189,7 +189,7 @@ impl Mark {
 }
 
 fn drawn(mark: &Mark) -> Markup {
-    let long = mark.until - mark.at >= CLOSE;
+    let long = mark.until - mark.at >= MERGE_DISTANCE;
     let shape = html! {
         title data-time=(mark.time) data-before=(mark.title) data-after=(mark.after) { (mark.label()) }
         @if long {

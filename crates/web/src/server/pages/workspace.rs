@@ -10,9 +10,9 @@ use super::{Pages, layout, marks};
 use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
 /// Largest number of lines: a longer page is slow and hard to read.
-const MOST_LINES: usize = 3000;
+const MAX_DIFF_LINES: usize = 3000;
 /// Largest length of a line: the files of some programs have only one line.
-const LONGEST_LINE: usize = 1000;
+const MAX_LINE_LENGTH: usize = 1000;
 
 /// Changes of a job, as many as a page shows.
 pub(super) struct WorkspaceDiff {
@@ -35,9 +35,9 @@ impl Pages {
 impl WorkspaceDiff {
     fn of(diff: &[u8]) -> Self {
         let lines = || diff.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let shown = lines().take(MOST_LINES).map(|line| {
+        let shown = lines().take(MAX_DIFF_LINES).map(|line| {
             let line = plain(&String::from_utf8_lossy(line));
-            match line.char_indices().nth(LONGEST_LINE) {
+            match line.char_indices().nth(MAX_LINE_LENGTH) {
                 Some((end, _)) => format!("{}… (the line goes on)", &line[..end]),
                 None => line,
             }
@@ -48,10 +48,10 @@ impl WorkspaceDiff {
 
 /// Checks whether the workspace is about to be created, kept or removed, for which there is no event.
 pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
-    const AT_FIRST: SignedDuration = SignedDuration::from_secs(30);
+    const CREATION_TIME: SignedDuration = SignedDuration::from_secs(30);
     let runs = job.status == JobStatus::Running;
     match workspace.map(|workspace| workspace.state) {
-        None => runs && job.run_started_at.is_some_and(|since| now.duration_since(since) < AT_FIRST),
+        None => runs && job.run_started_at.is_some_and(|since| now.duration_since(since) < CREATION_TIME),
         Some(WorkspacePhase::Making) => true,
         Some(WorkspacePhase::Used) => !runs && job.status != JobStatus::Pending,
         Some(WorkspacePhase::Kept | WorkspacePhase::Branch) => false,
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn a_huge_diff_is_cut_and_says_so() {
-        let page = shown(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MOST_LINES + 6)));
-        assert_eq!(page.matches("d-ins").count(), MOST_LINES - 1);
+        let page = shown(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MAX_DIFF_LINES + 6)));
+        assert_eq!(page.matches("d-ins").count(), MAX_DIFF_LINES - 1);
         assert!(page.contains("7 more lines are not shown here"), "{}", &page[page.len() - 300..]);
         let page = shown(&format!("+{}\n", "ü".repeat(1 << 20)));
         assert!(page.contains("(the line goes on)") && page.len() < 10_000);
