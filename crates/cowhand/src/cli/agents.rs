@@ -7,7 +7,7 @@ use cowhand_core::duration;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, place};
+use super::{Failure, location};
 use cowhand_web::api::{AgentView, Page};
 
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(super) struct AgentsArgs {
 impl AgentsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let agents =
-            place::ask(config, async |client| Ok(client.get::<Page<AgentView>>("agents").await?.items))?;
+            location::ask(config, async |client| Ok(client.get::<Page<AgentView>>("agents").await?.items))?;
         if self.json {
             print::json(&agents);
             return Ok(());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::advice::command;
 use super::print::{self, Table, plain};
-use super::{Exit, Failure, complete, place};
+use super::{Exit, Failure, complete, location};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
 
@@ -67,7 +67,8 @@ pub(super) struct AnswerArgs {
 impl AsksArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if let Some(id) = &self.id {
-            let ask: Ask = place::ask(config, async |client| Ok(client.get(&format!("asks/{id}")).await?))?;
+            let ask: Ask =
+                location::ask(config, async |client| Ok(client.get(&format!("asks/{id}")).await?))?;
             if self.json {
                 print::json(&ask);
             } else {
@@ -76,7 +77,7 @@ impl AsksArgs {
             return Ok(());
         }
         let path = if self.all { "asks?all=1" } else { "asks" };
-        let asks: Page<Ask> = place::ask(config, async |client| Ok(client.get(path).await?))?;
+        let asks: Page<Ask> = location::ask(config, async |client| Ok(client.get(path).await?))?;
         if self.json {
             print::json(&asks.items);
         } else if asks.items.is_empty() {
@@ -122,7 +123,7 @@ fn answer(
     }
     let asked = AnswerAsked { answer: Some(answer), message };
     let ask: Ask =
-        place::ask(config, async |client| Ok(client.post(&format!("asks/{id}/answer"), &asked).await?))?;
+        location::ask(config, async |client| Ok(client.post(&format!("asks/{id}/answer"), &asked).await?))?;
     if json {
         print::json(&ask);
     } else {

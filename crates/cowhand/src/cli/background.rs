@@ -12,9 +12,9 @@ use cowhand_core::event::Event;
 use jiff::Timestamp;
 
 use super::advice::advised;
-use super::place::{FleetLocation, cannot, wait};
+use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
-use super::started::StartOptions;
+use super::start_options::StartOptions;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::herdctl::HerdctlFolder;

@@ -9,7 +9,7 @@ use cowhand_core::size::in_words;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::place::{Connection, FleetLocation, cannot};
+use super::location::{Connection, FleetLocation, cannot};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::{self, Contents};
 use cowhand_engine::config;

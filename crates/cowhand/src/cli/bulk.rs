@@ -7,7 +7,7 @@ use cowhand_core::id::JobName;
 use cowhand_core::job::{JobRecord, JobStatus};
 
 use super::filter::JobFilterArgs;
-use super::place::Connection;
+use super::location::Connection;
 use super::{Failure, print};
 
 #[derive(Debug, Args)]

@@ -7,8 +7,8 @@ use cowhand_core::id::JobName;
 use cowhand_core::job::{JobRecord, JobStatus};
 
 use super::bulk::{self, BulkArgs};
-use super::place::Connection;
-use super::{Failure, complete, job, place, print};
+use super::location::Connection;
+use super::{Failure, complete, job, location, print};
 use cowhand_web::api::Code;
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ impl CancelArgs {
     /// Returns after the processes have ended, so that it can print how they ended.
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, self.all, "cancel")?;
-        place::ask(config, async |client| match one {
+        location::ask(config, async |client| match one {
             Some(name) => {
                 let job: JobRecord = client.post(&format!("jobs/{name}/cancel"), &()).await?;
                 job::print(&ended(client, &job).await?, self.json);

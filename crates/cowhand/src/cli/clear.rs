@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::id::AgentName;
 
-use super::{Failure, complete, place, print};
+use super::{Failure, complete, location, print};
 use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
@@ -20,7 +20,7 @@ pub(super) struct ClearArgs {
 
 impl ClearArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let view: AgentView = client.post(&format!("agents/{}/clear", self.agent), &()).await?;
             if self.json {
                 print::json(&view);

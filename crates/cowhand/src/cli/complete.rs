@@ -14,7 +14,7 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::roster::Roster;
 
 use super::Failure;
-use super::place::{Connection, FleetLocation};
+use super::location::{Connection, FleetLocation};
 use cowhand_engine::config;
 use cowhand_engine::state::StateFolder;
 use cowhand_web::api::Page;

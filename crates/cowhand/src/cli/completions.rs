@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use clap_complete::env::Shells;
 
-use super::place::cannot;
+use super::location::cannot;
 use super::{Failure, complete, print};
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use cowhand_core::config::{Loaded, editor, report};
 
 use super::advice::advised;
-use super::place::FleetLocation;
+use super::location::FleetLocation;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 

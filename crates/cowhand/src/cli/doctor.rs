@@ -8,7 +8,7 @@ use cowhand_core::config::{Loaded, report};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
-use super::place::{FleetLocation, wait};
+use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::follow::FollowUntil;
-use super::{Failure, follow, interrupt, number, place, print};
+use super::{Failure, follow, interrupt, location, number, print};
 use cowhand_engine::view::line::readable;
 use cowhand_web::api::Page;
 
@@ -42,7 +42,7 @@ impl EventsArgs {
         let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
         let audit = if self.audit { "&audit=1" } else { "" };
         let address = format!("events?limit={}{after}{audit}", self.limit);
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let events = client.get::<Page<Event>>(&address).await?.items;
             let columns = Columns::of(&events);
             for event in &events {

@@ -10,7 +10,7 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-use super::place::Connection;
+use super::location::Connection;
 use super::{Failure, complete};
 use cowhand_web::api::{ApiProblem, Code, Page, segment};
 

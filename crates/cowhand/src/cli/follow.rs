@@ -9,7 +9,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
 
-use super::place::{Connection, FleetLocation};
+use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
 use cowhand_web::api::{ApiProblem, Client, Code};
 

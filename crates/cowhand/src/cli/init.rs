@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::place::cannot;
+use super::location::cannot;
 use super::{Exit, Failure, advice, print};
 
 #[derive(Debug, Args)]

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 
 use super::advice::{self, advised};
 use super::asks::what as asked;
-use super::place::Connection;
+use super::location::Connection;
 use super::spinner::Spinner;
-use super::{Exit, Failure, complete, follow, interrupt, logs, place, print};
+use super::{Exit, Failure, complete, follow, interrupt, location, logs, print};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 
@@ -56,7 +56,7 @@ struct DeleteArgs {
 impl DeleteArgs {
     fn run(&self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("jobs/{}", self.id);
-        let job: JobRecord = place::ask(config, async |client| Ok(client.delete(&address).await?))?;
+        let job: JobRecord = location::ask(config, async |client| Ok(client.delete(&address).await?))?;
         if self.json {
             print::json(&job);
         } else {
@@ -74,11 +74,11 @@ impl JobArgs {
         let Some(id) = self.id else { return Err(Failure::usage("name a job; `cowhand jobs` lists them")) };
         if self.diff {
             let diff =
-                place::ask(config, async |client| Ok(client.text(&format!("jobs/{id}/diff")).await?))?;
+                location::ask(config, async |client| Ok(client.text(&format!("jobs/{id}/diff")).await?))?;
             print::raw(&diff);
             return Ok(());
         }
-        let (job, attempts) = place::ask(config, async |client| {
+        let (job, attempts) = location::ask(config, async |client| {
             let job = client.get::<JobView>(&format!("jobs/{id}")).await?;
             let attempts: Page<AttemptView> = client.get(&format!("jobs/{id}/attempts")).await?;
             Ok((job, attempts.items))

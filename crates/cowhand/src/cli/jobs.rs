@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::filter::JobFilterArgs;
 use super::print::{self, Table};
-use super::{Failure, complete, job, number, place};
+use super::{Failure, complete, job, location, number};
 
 #[derive(Debug, Args)]
 pub(super) struct JobsArgs {
@@ -32,7 +32,7 @@ pub(super) struct JobsArgs {
 
 impl JobsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let limit = (!self.all).then_some(self.limit as usize);
             let after = self.after.as_ref().map(ToString::to_string);
             let (jobs, more) = self.filter.jobs(client, after, limit).await?;

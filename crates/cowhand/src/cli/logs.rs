@@ -9,10 +9,10 @@ use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
 use super::follow::FollowUntil;
-use super::place::Connection;
+use super::location::Connection;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
-use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
+use super::{Exit, Failure, complete, follow, interrupt, job, location, print};
 use cowhand_engine::view::line::{Growing, plain, readable};
 use cowhand_web::api::{ApiProblem, Client, Code, JobResult, JobView, Page};
 
@@ -34,7 +34,7 @@ pub(super) struct LogsArgs {
 
 impl LogsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let id = self.job(client).await?;
             if self.result {
                 return self.result(client, &id).await;

@@ -6,7 +6,7 @@ use clap::Args;
 use cowhand_core::server::Scope;
 
 use super::advice::advised;
-use super::place::{self, FleetLocation};
+use super::location::{self, FleetLocation};
 use super::{Exit, Failure};
 use cowhand_web::mcp::{self, JobTools, PersonTools};
 
@@ -25,7 +25,7 @@ impl McpArgs {
         let cannot = |why: String| Failure::new(Exit::CannotRunHere, why);
         if self.job {
             let voice = JobTools::from_environment().map_err(cannot)?;
-            return place::wait(async {
+            return location::wait(async {
                 mcp::serve_job(voice).await.map_err(|error| cannot(format!("{error:#}")))
             });
         }
@@ -38,7 +38,7 @@ impl McpArgs {
         }
         let place = FleetLocation::find(config)?;
         let voice = PersonTools::of(place.state.clone(), move || advised(&place.how_to_start()).into_owned());
-        place::wait(async {
+        location::wait(async {
             mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
         })
     }

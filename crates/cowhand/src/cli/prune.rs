@@ -10,7 +10,7 @@ use cowhand_core::retention::Retention;
 use cowhand_core::size::{Size, in_words};
 use jiff::Timestamp;
 
-use super::place::FleetLocation;
+use super::location::FleetLocation;
 use super::print::{self, Table};
 use super::{Exit, Failure, complete, number};
 use cowhand_engine::config;

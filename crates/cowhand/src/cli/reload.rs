@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::place::FleetLocation;
+use super::location::FleetLocation;
 use super::spinner::Spinner;
 use super::{Exit, Failure, print};
 use cowhand_engine::fleet::Reloaded;

@@ -5,9 +5,9 @@ use std::path::Path;
 use clap::Args;
 
 use super::listen::ListenArgs;
+use super::location::{FleetLocation, wait};
 use super::log::LogFormat;
-use super::place::{FleetLocation, wait};
-use super::started::StartOptions;
+use super::start_options::StartOptions;
 use super::stop::stop;
 use super::{Failure, background, number, print, restart_check};
 use cowhand_web::api::StopAsked;

@@ -8,7 +8,7 @@ use cowhand_core::server::Server as Settings;
 
 use super::background::unusable;
 use super::listen::ListenArgs;
-use super::place::FleetLocation;
+use super::location::FleetLocation;
 use super::{Exit, Failure};
 use cowhand_engine::config;
 use cowhand_store::Store;

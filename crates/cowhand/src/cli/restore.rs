@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::background::unusable;
 use super::backup::in_number;
-use super::place::{FleetLocation, refuse_other_store, wait};
+use super::location::{FleetLocation, refuse_other_store, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::restore::{Restored, restore};
 use cowhand_engine::config;

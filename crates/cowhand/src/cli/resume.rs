@@ -7,7 +7,7 @@ use std::process::Command;
 use clap::Args;
 use cowhand_core::id::JobName;
 
-use super::place::{FleetLocation, cannot};
+use super::location::{FleetLocation, cannot};
 use super::{Exit, Failure, complete, print};
 use cowhand_web::api::SessionView;
 

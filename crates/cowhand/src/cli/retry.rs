@@ -10,9 +10,9 @@ use cowhand_core::job::{JobRecord, JobStatus};
 
 use super::bulk::{self, BulkArgs};
 use super::filter::JobFilterArgs;
-use super::place::Connection;
+use super::location::Connection;
 use super::prompt::PromptArgs;
-use super::{Exit, Failure, complete, job, place, print};
+use super::{Exit, Failure, complete, job, location, print};
 use cowhand_engine::fleet::Changes;
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ pub(super) struct ForkArgs {
 impl RetryArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, false, "retry")?;
-        place::ask(config, async |client| match one {
+        location::ask(config, async |client| match one {
             Some(name) => {
                 let job = client.post(&format!("jobs/{name}/retry"), &Changes::default()).await?;
                 job::tell(client, job, self.wait, self.json).await
@@ -121,7 +121,7 @@ impl RetryArgs {
 impl ForkArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let changes = Changes { prompt: self.prompt.read()?, schedule: self.schedule };
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("jobs/{}/fork", self.id), &changes).await?;
             job::tell(client, job, self.wait, self.json).await
         })

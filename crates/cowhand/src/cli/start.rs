@@ -12,9 +12,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, warn};
 
 use super::listen::ListenArgs;
+use super::location::{FleetLocation, cannot};
 use super::log::{self, LogFormat};
-use super::place::{FleetLocation, cannot};
-use super::started::{DEFAULT_STOP_TIMEOUT, StartOptions};
+use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
 use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};

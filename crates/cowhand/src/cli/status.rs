@@ -11,8 +11,8 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::agents::table;
-use super::place::{Connection, FleetLocation};
-use super::{Failure, complete, job, left, place, print, schedule};
+use super::location::{Connection, FleetLocation};
+use super::{Failure, complete, job, location, print, removed, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
@@ -32,7 +32,7 @@ pub(super) struct StatusArgs {
 
 impl StatusArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let mut status: StatusView = match client.get("status").await {
                 Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
                     print::prose("daemon: running; nothing is accepted", 2);
@@ -45,7 +45,7 @@ impl StatusArgs {
                 if status.agents.is_empty() {
                     // The error says that the agent does not exist, and suggests a similar name.
                     if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
-                        return left::show(client, agent, None, problem, self.json).await;
+                        return removed::show(client, agent, None, problem, self.json).await;
                     }
                 }
             }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::advice::advised;
 use super::bulk::jobs;
-use super::place::{FleetLocation, cannot, wait};
+use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;

@@ -10,7 +10,7 @@ use cowhand_core::server::Scope;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, place};
+use super::{Failure, location};
 use cowhand_store as store;
 use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
 
@@ -69,7 +69,8 @@ impl TokenCreateArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let name = self.name.to_string();
         let asked = TokenAsked { name, scope: Some(self.scope), expires_in: self.expires };
-        let made: TokenMade = place::ask(config, async |client| Ok(client.post("tokens", &asked).await?))?;
+        let made: TokenMade =
+            location::ask(config, async |client| Ok(client.post("tokens", &asked).await?))?;
         if self.json {
             print::json(&made);
         } else {
@@ -83,7 +84,7 @@ impl TokenCreateArgs {
 impl TokenListArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let tokens: Page<store::TokenRecord> =
-            place::ask(config, async |client| Ok(client.get("tokens").await?))?;
+            location::ask(config, async |client| Ok(client.get("tokens").await?))?;
         if self.json {
             print::json(&tokens.items);
         } else if tokens.items.is_empty() {
@@ -99,7 +100,7 @@ impl TokenRevokeArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let path = format!("tokens/{}/revoke", segment(self.name.as_str()));
         let token: store::TokenRecord =
-            place::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
+            location::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
         if self.json {
             print::json(&token);
         } else {

@@ -7,7 +7,7 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
 
 use super::prompt::PromptArgs;
-use super::{Failure, complete, job, place};
+use super::{Failure, complete, job, location};
 use cowhand_engine::fleet;
 
 #[derive(Debug, Args)]
@@ -35,7 +35,7 @@ impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
         let asked = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
             job::tell(client, job, wait, json).await
         })

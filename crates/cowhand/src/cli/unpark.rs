@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Failure, place, print};
+use super::{Failure, location, print};
 use cowhand_web::api::{ProviderView, segment};
 
 #[derive(Debug, Args)]
@@ -18,7 +18,7 @@ pub(super) struct UnparkArgs {
 
 impl UnparkArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let address = format!("providers/{}/unpark", segment(&self.provider));
             let view = client.post::<ProviderView>(&address, &()).await?;
             if self.json {

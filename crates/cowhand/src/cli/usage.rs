@@ -14,7 +14,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::print::{self, Table};
-use super::{Failure, complete, place};
+use super::{Failure, complete, location};
 use cowhand_web::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
@@ -66,7 +66,8 @@ impl FromStr for Day {
 
 impl UsageArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let view = place::ask(config, async |client| Ok(client.get::<UsageView>(&self.address()).await?))?;
+        let view =
+            location::ask(config, async |client| Ok(client.get::<UsageView>(&self.address()).await?))?;
         if self.json {
             print::json(&view);
             return Ok(());

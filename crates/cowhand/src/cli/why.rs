@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::place::{Connection, FleetLocation};
+use super::location::{Connection, FleetLocation};
 use super::print::{self, Table};
 use super::schedule::ScheduleFullName;
-use super::{Failure, complete, left, number, place, status};
+use super::{Failure, complete, location, number, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_web::api::{AgentView, ApiProblem, FiringView, Page, StatusView, segment};
@@ -114,7 +114,7 @@ async fn of_one_moment(
 
 impl WhyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| match &self.of {
+        location::ask(config, async |client| match &self.of {
             Subject::Schedule(name) => self.schedule(client, name).await,
             Subject::Agent(agent) => self.agent(client, agent).await,
         })
@@ -124,7 +124,7 @@ impl WhyArgs {
         let answer = match WhyAnswer::of(client, name, self.limit.unwrap_or(10)).await {
             Ok(answer) => answer,
             Err(problem) => {
-                return left::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
+                return removed::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
             }
         };
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
@@ -146,7 +146,7 @@ impl WhyArgs {
     async fn agent(&self, client: &Connection<'_>, name: &AgentName) -> Result<(), Failure> {
         let agent: AgentView = match client.get(&format!("agents/{}", segment(name.as_str()))).await {
             Ok(agent) => agent,
-            Err(problem) => return left::show(client, name, None, problem, self.json).await,
+            Err(problem) => return removed::show(client, name, None, problem, self.json).await,
         };
         let mut untaken = client.get::<StatusView>("status").await?.given_up;
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
@@ -364,7 +364,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())
 }
 
-/// Formats `WhyArgs: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
+/// Formats `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
 /// ends.
 fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;

@@ -9,7 +9,7 @@ use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
-use super::{Exit, Failure, complete, number, place};
+use super::{Exit, Failure, complete, location, number};
 use cowhand_engine::queues::given_up::GivenUp;
 use cowhand_engine::queues::{DroppedResult, ItemStatus, ItemView};
 use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
@@ -118,7 +118,7 @@ impl WorkVerb {
             Self::List(list) => list.run(config),
             Self::Show(one) => {
                 let address = format!("work/{}{}", one.id, query(one.agent.as_ref(), false));
-                let view = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+                let view = location::ask(config, async |client| Ok(client.get(&address).await?))?;
                 show(&view, one.json);
                 Ok(())
             }
@@ -162,7 +162,7 @@ impl WorkItemArgs {
         done: &str,
     ) -> Result<(), Failure> {
         let address = format!("work/{}/{verb}", self.id);
-        let view: ItemView = place::ask(config, async |client| Ok(client.post(&address, asked).await?))?;
+        let view: ItemView = location::ask(config, async |client| Ok(client.post(&address, asked).await?))?;
         if self.json {
             print::json(&view);
         } else {
@@ -199,7 +199,7 @@ impl WorkListArgs {
 
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("work{}{}", query(self.agent.as_ref(), self.all), self.filters());
-        let page: WorkView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let page: WorkView = location::ask(config, async |client| Ok(client.get(&address).await?))?;
         let trouble = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
         let trouble = trouble.collect::<Vec<_>>().join("\n");
         let end = if trouble.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CannotRunHere, trouble)) };

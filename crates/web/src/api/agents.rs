@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{ByPage, Given, named};
+use super::extract::{ByPage, Given, named};
 use super::waits::GoneAgent;
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::{ScheduleView, Trigger, Triggered};

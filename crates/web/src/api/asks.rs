@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::given::{Count, Given, Params, Switch, named, of_attempt, requires};
+use super::extract::{Count, Given, Params, Switch, named, of_attempt, requires};
 use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::Heard;
 

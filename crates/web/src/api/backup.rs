@@ -12,7 +12,7 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::given::{Params, Switch};
+use super::extract::{Params, Switch};
 use super::problem::Code;
 use super::{Api, ApiProblem};
 use cowhand_engine::backup;

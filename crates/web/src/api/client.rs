@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
-use super::patience::answered;
+use super::daemon_timeout::answered;
 use super::socket::Socket;
 use super::{Api, ApiProblem, Code};
 use cowhand_engine::state::StateFolder;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::agents::{self, AgentView};
-use super::given::{Count, Given};
+use super::extract::{Count, Given};
 use super::waits::GoneAgent;
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::events::write_line;
-use super::given::Count;
+use super::extract::Count;
 use super::{Api, ApiProblem};
 use cowhand_run::jsonl::Jsonl;
 use cowhand_store::JobFilter;

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::event_output::JobOutputs;
+use super::extract::{Count, Params, Switch};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
-use super::given::{Count, Params, Switch};
 use super::{Api, ApiProblem, Page};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]

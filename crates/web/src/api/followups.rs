@@ -10,7 +10,7 @@ use cowhand_core::trust::{self, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, of_attempt, requires};
+use super::extract::{Given, of_attempt, requires};
 use super::{Api, ApiProblem, jobs};
 use cowhand_store::{FollowupAsked, FollowupMade};
 

@@ -17,8 +17,8 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::extract::{Count, Given, Params, Switch, named};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
-use super::given::{Count, Given, Params, Switch, named};
 use super::prune::gone;
 use super::{Api, ApiProblem, Page, WorkspaceView, waits};
 use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
-use super::given::Given;
+use super::extract::Given;
 use super::{Api, ApiProblem, Side};
 use cowhand_engine::fleet::{self, FleetError, PruneAsked, PruneView};
 use cowhand_store::RemovedJob;

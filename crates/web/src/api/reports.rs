@@ -6,7 +6,7 @@ use cowhand_core::report::{LONGEST_SUMMARY, MOST_ARTIFACTS, Report, ReportRefuse
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, of_attempt, requires};
+use super::extract::{Given, of_attempt, requires};
 use super::{Api, ApiProblem};
 use cowhand_engine::fleet::FleetError;
 

@@ -11,7 +11,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 use cowhand_core::server::Scope;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::given::says_nothing;
+use super::extract::says_nothing;
 use super::{Api, ApiProblem, Code};
 
 type Shape = fn(&mut SchemaGenerator) -> Schema;

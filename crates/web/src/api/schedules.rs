@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::triggered;
-use super::given::{ByPage, Count, Given, Params, named};
+use super::extract::{ByPage, Count, Given, Params, named};
 use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::schedule_view::{schedules_of, why_of};

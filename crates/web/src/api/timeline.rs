@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Count, Params, named};
+use super::extract::{Count, Params, named};
 use super::schedules::find;
 use super::{Api, ApiProblem, FiringJob, Page};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};

@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::given::{Given, named};
+use super::extract::{Given, named};
 use super::{Api, ApiProblem, Page};
 use cowhand_store::{NewToken, TokenRecord};
 use cowhand_system::digest::sha256;

@@ -13,7 +13,7 @@ use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::Params;
+use super::extract::Params;
 use super::{Api, ApiProblem};
 pub use budgets::BudgetView;
 pub use budgets::views as budget_views;

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::given::{Count, Given, Params, Switch, named};
+use super::extract::{Count, Given, Params, Switch, named};
 use super::{Api, ApiProblem};
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;

@@ -12,8 +12,8 @@ use cowhand_core::actor::Actor;
 use cowhand_core::server::Scope;
 use tracing::warn;
 
-use super::door::{announced, only};
-use super::limit::RateLimit;
+use super::origin_check::{announced, only};
+use super::rate_limit::RateLimit;
 use crate::api::{self, Api, ApiProblem, ByPage, Code, Wanted, hash};
 use cowhand_engine::fleet::Fleet;
 use cowhand_store::TokenRecord;

@@ -28,8 +28,8 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
-use super::limit::source;
-use super::stall::WriteTimeout;
+use super::rate_limit::source;
+use super::write_timeout::WriteTimeout;
 use cowhand_engine::tls::Tls;
 use cowhand_engine::trigger::stopped;
 

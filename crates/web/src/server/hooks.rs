@@ -21,9 +21,9 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::{error, warn};
 
-use super::door::{announced, only};
 use super::intake::{Intake, IntakeClosed};
-use super::limit::{RateLimit, TooMany};
+use super::origin_check::{announced, only};
+use super::rate_limit::{RateLimit, TooMany};
 use super::signature::{self, SignatureVerdict};
 use crate::api::{ApiProblem, Code};
 use cowhand_engine::fleet::{Delivered, Fleet, FleetError};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use cowhand_core::delivery::MOST_BYTES;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use super::limit::{TooMany, source};
+use super::rate_limit::{TooMany, source};
 
 /// Largest number of deliveries at a time, most of them waiting.
 const MAX_DELIVERIES: usize = 2_000;

@@ -5,15 +5,15 @@
 
 mod access;
 mod connection;
-mod door;
 mod hooks;
 mod intake;
 mod job_socket;
-mod limit;
 mod metrics;
+mod origin_check;
 mod pages;
+mod rate_limit;
 mod signature;
-mod stall;
+mod write_timeout;
 
 use std::io;
 use std::net::SocketAddr;
@@ -135,7 +135,7 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
         .merge(pages)
         .merge(api)
         .merge(health)
-        .layer(from_fn_with_state(Arc::new(settings), door::check))
+        .layer(from_fn_with_state(Arc::new(settings), origin_check::check))
         .layer(map_response_with_state(stop, end_with_server))
         .layer(from_fn(pages::harden))
 }

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use ring::hmac::{Context, HMAC_SHA256, Key};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::door::only;
+use super::origin_check::only;
 
 /// Scheme by which a sender proves that it knows the secret. All are HMAC-SHA256 except GitLab's, which is
 /// the secret itself.

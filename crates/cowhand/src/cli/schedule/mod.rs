@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::advice::advised;
 use super::print::{self, Table};
-use super::{Failure, complete, left, place};
+use super::{Failure, complete, location, removed};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{Page, segment};
 
@@ -78,12 +78,12 @@ impl ScheduleVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::List(output) => list(config, output.json),
-            Self::Show(named) => place::ask(config, async |client| {
+            Self::Show(named) => location::ask(config, async |client| {
                 let ScheduleFullName { agent, schedule } = &named.name;
                 match client.get::<ScheduleView>(&named.name.address()).await {
                     Ok(view) => named.print(&view, client.is_alone()),
                     Err(problem) => {
-                        return left::show(client, agent, Some(schedule), problem, named.json).await;
+                        return removed::show(client, agent, Some(schedule), problem, named.json).await;
                     }
                 }
                 Ok(())
@@ -96,7 +96,7 @@ impl ScheduleVerb {
 }
 
 fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    place::ask(config, async |client| {
+    location::ask(config, async |client| {
         let views = client.get::<Page<ScheduleView>>("schedules").await?.items;
         if json {
             print::json(&views);
@@ -110,7 +110,8 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 impl OneScheduleArgs {
     fn switch(self, config: Option<&Path>, verb: &str) -> Result<(), Failure> {
         let address = format!("{}/{verb}", self.name.address());
-        let view = place::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
+        let view =
+            location::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
         self.print(&view, false);
         Ok(())
     }

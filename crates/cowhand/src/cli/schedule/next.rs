@@ -15,7 +15,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::ScheduleFullName;
 use crate::cli::filter::SinceTime;
-use crate::cli::{Failure, complete, number, place, print};
+use crate::cli::{Failure, complete, location, number, print};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
@@ -76,7 +76,7 @@ impl NextArgs {
     /// Prints missed firings, and pauses that end.
     fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
-            place::ask(config, async |client| Ok(client.get("schedules").await?))?;
+            location::ask(config, async |client| Ok(client.get("schedules").await?))?;
         let wanted = |view: &&ScheduleView| {
             let is = |name: &ScheduleFullName| view.agent == name.agent && view.schedule == name.schedule;
             self.name.as_ref().is_none_or(is)
@@ -139,7 +139,8 @@ impl NextArgs {
         });
         let from = segment(&from.to_string());
         let address = format!("schedules/next?from={from}&count={}{}", self.count, only.unwrap_or_default());
-        let coming: Page<ComingFiring> = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let coming: Page<ComingFiring> =
+            location::ask(config, async |client| Ok(client.get(&address).await?))?;
         coming.items.into_iter().map(Coming::of).collect()
     }
 
@@ -148,7 +149,7 @@ impl NextArgs {
         let Some(name) = &self.name else { return nothing_of_fleet(config) };
         let address = name.address();
         let (view, alone): (ScheduleView, bool) =
-            place::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
+            location::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
         let why = match (view.status, view.skip_reason) {
             (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
             (ScheduleStatus::Error, _) => "it has given up".to_owned(),
@@ -192,7 +193,8 @@ impl Coming {
 /// Returns the reason why nothing in the fleet fires, with the first pause that ends, since pauses end by the
 /// clock too.
 fn nothing_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
-    let views: Page<ScheduleView> = place::ask(config, async |client| Ok(client.get("schedules").await?))?;
+    let views: Page<ScheduleView> =
+        location::ask(config, async |client| Ok(client.get("schedules").await?))?;
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);
     let first = paused.filter_map(|view| Some((view.skip_until?, view))).min_by_key(|(until, _)| *until);
     Ok(match first {

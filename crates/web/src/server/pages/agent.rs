@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{PageAnswer, Pages, jobs, left, marks, now, text};
+use super::{PageAnswer, Pages, jobs, marks, now, removed, text};
 use crate::api::{AgentView, Page, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
@@ -15,7 +15,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -
     let now = now();
     let agent: AgentView = match pages.client.get(&format!("agents/{}", segment(&name))).await {
         Ok(agent) => agent,
-        Err(problem) => return left::page(&pages, &name, None, problem).await,
+        Err(problem) => return removed::page(&pages, &name, None, problem).await,
     };
     let schedules: Page<ScheduleView> = pages.client.get("schedules").await?;
     let mut schedules = schedules.items;

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::text::Text;
 use super::{Pages, outside};
 use crate::api::{ApiProblem, Code, Logins, TokenAsked, TokenMade};
-use crate::server::limit::RateLimit;
+use crate::server::rate_limit::RateLimit;
 use cowhand_store::audit;
 
 const TOKEN_DAYS: u32 = 30;

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{PageAnswer, Pages, definition, left, marks, now, text};
+use super::{PageAnswer, Pages, definition, marks, now, removed, text};
 use crate::api::{FiringView, Page, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
@@ -20,7 +20,7 @@ pub(super) async fn page(
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
     let view: ScheduleView = match pages.client.get(&base).await {
         Ok(view) => view,
-        Err(problem) => return left::page(&pages, &agent, Some(&schedule), problem).await,
+        Err(problem) => return removed::page(&pages, &agent, Some(&schedule), problem).await,
     };
     let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
     let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;

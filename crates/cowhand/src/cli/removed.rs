@@ -5,7 +5,7 @@ use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::place::Connection;
+use super::location::Connection;
 use super::{Failure, jobs, print};
 use cowhand_web::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentence, left_sentence, segment};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use super::advice::naming;
-use super::started::StartOptions;
+use super::start_options::StartOptions;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_without_store;
