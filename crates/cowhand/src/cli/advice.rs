@@ -24,7 +24,7 @@ pub(super) fn command(verb: &str) -> String {
 
 /// The text with the `-c` in each command that it names in backticks. A command with a masked word becomes one with a
 /// placeholder.
-pub(super) fn advised(text: &str) -> Cow<'_, str> {
+pub(super) fn with_config_option(text: &str) -> Cow<'_, str> {
     let option = option(CONFIG_OPTION.get().map(PathBuf::as_path));
     match without_masked_words(text) {
         Some(text) => Cow::Owned(with_option(&text, &option).into_owned()),
@@ -61,12 +61,12 @@ fn without_masked_words(text: &str) -> Option<String> {
 }
 
 /// Returns `-c FILE` as it has to be typed.
-pub(super) fn naming(config: &Path) -> String {
+pub(super) fn config_argument(config: &Path) -> String {
     format!("-c {}", quoted(&config.display().to_string()))
 }
 
 fn option(asked: Option<&Path>) -> String {
-    asked.map(|config| format!(" {}", naming(config))).unwrap_or_default()
+    asked.map(|config| format!(" {}", config_argument(config))).unwrap_or_default()
 }
 
 fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {

@@ -25,12 +25,8 @@ impl AgentsArgs {
             print::json(&agents);
             return Ok(());
         }
-        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"]).sparing(&[
-            "PLACES",
-            "SCHEDULES",
-            "RUNTIME",
-            "DESCRIPTION",
-        ]);
+        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"])
+            .optional_columns(&["PLACES", "SCHEDULES", "RUNTIME", "DESCRIPTION"]);
         for agent in agents {
             table.row([
                 agent.name.to_string(),
@@ -48,7 +44,7 @@ impl AgentsArgs {
 /// Builds the table of the current state of agents.
 pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
     let mut table = Table::new(&["AGENT", "RUNNING", "QUEUED", "LAST JOB", "STATUS", "WHEN", "NEXT"])
-        .sparing(&["WHEN", "NEXT", "QUEUED", "LAST JOB", "STATUS"]);
+        .optional_columns(&["WHEN", "NEXT", "QUEUED", "LAST JOB", "STATUS"]);
     for agent in agents {
         let last = agent.last_job.as_ref();
         table.row([

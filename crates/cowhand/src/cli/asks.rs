@@ -72,7 +72,7 @@ impl AsksArgs {
             if self.json {
                 print::json(&ask);
             } else {
-                whole(&ask);
+                print_ask(&ask);
             }
             return Ok(());
         }
@@ -133,18 +133,14 @@ fn answer(
 }
 
 fn table(asks: &[Ask], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"]).sparing(&[
-        "ASKED",
-        "STATUS",
-        "UNTIL, OR BY",
-        "AGENT",
-    ]);
+    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"])
+        .optional_columns(&["ASKED", "STATUS", "UNTIL, OR BY", "AGENT"]);
     let longest = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {
             AskState::Open => duration::from_now(now, ask.expires_at),
-            AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) => {
-                said.by.as_ref().map(ToString::to_string).unwrap_or_default()
+            AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) => {
+                answered.by.as_ref().map(ToString::to_string).unwrap_or_default()
             }
             AskState::Expired { .. } | AskState::Ended { .. } => String::new(),
         };
@@ -154,14 +150,14 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
             ask.state.status().to_string(),
             duration::from_now(now, ask.asked_at),
             until,
-            folded(&what(ask), longest),
+            folded(&describe(ask), longest),
         ]);
     }
     table
 }
 
 /// Formats the tool with its input, or the question.
-pub(super) fn what(ask: &Ask) -> String {
+pub(super) fn describe(ask: &Ask) -> String {
     match &ask.what {
         Asked::Tool { tool, input } => {
             let command = input.get("command").and_then(serde_json::Value::as_str);
@@ -171,17 +167,19 @@ pub(super) fn what(ask: &Ask) -> String {
     }
 }
 
-fn whole(ask: &Ask) {
+fn print_ask(ask: &Ask) {
     let now = Timestamp::now();
     print::line(format!("{} of {}, asked {}", ask.id, ask.agent, duration::from_now(now, ask.asked_at)));
     print::line(format!("status: {}", ask.state.status()));
     if ask.state == AskState::Open {
         print::line(format!("until:  {}", duration::from_now(now, ask.expires_at)));
     }
-    if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state {
-        let by = said.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        print::line(format!("answer: {}{by}", duration::from_now(now, said.answered_at)));
-        if let Some(message) = &said.message {
+    if let AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) =
+        &ask.state
+    {
+        let by = answered.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        print::line(format!("answer: {}{by}", duration::from_now(now, answered.answered_at)));
+        if let Some(message) = &answered.message {
             print::line(plain(message));
         }
     }

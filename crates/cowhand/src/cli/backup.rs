@@ -36,12 +36,12 @@ struct Made<'m> {
 
 impl BackupArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = FleetLocation::find(config)?;
+        let location = FleetLocation::find(config)?;
         if self.file.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
-        let (contents, bytes) = place.ask(async |client| {
-            if client.is_alone() && !has_store(&place) {
+        let (contents, bytes) = location.ask(async |client| {
+            if client.is_alone() && !has_store(&location) {
                 let nothing = "there is no store yet, so there is nothing to back up";
                 return Err(Failure::new(Exit::Refused, nothing));
             }
@@ -87,8 +87,8 @@ impl BackupArgs {
     }
 }
 
-fn has_store(place: &FleetLocation) -> bool {
-    place.state.database().exists() || config::load(&place.config).loaded.roster.store.is_some()
+fn has_store(location: &FleetLocation) -> bool {
+    location.state.database().exists() || config::load(&location.config).loaded.roster.store.is_some()
 }
 
 pub(super) fn in_number(jobs: u64) -> String {

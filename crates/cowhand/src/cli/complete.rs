@@ -131,8 +131,8 @@ fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> 
     if config::load(&file).loaded.errors() > 0 {
         return None;
     }
-    let place = FleetLocation { state: StateFolder::beside(&file), config: file };
-    let answer = place.ask(async |client| {
+    let location = FleetLocation { state: StateFolder::beside(&file), config: file };
+    let answer = location.ask(async |client| {
         tokio::time::timeout(COMPLETION_TIMEOUT, question(client))
             .await
             .unwrap_or_else(|_| Err(Failure::usage("")))
@@ -143,11 +143,11 @@ fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> 
 /// Returns the config that `-c` names on the typed line, or the one found from the current directory.
 fn config_file() -> Option<PathBuf> {
     let words = words();
-    let named = words.iter().enumerate().find_map(|(place, word)| {
+    let named = words.iter().enumerate().find_map(|(index, word)| {
         let word = word.to_str()?;
         match word.strip_prefix("--config=") {
             Some(path) => Some(OsString::from(path)),
-            None if matches!(word, "-c" | "--config") => words.get(place + 1).cloned(),
+            None if matches!(word, "-c" | "--config") => words.get(index + 1).cloned(),
             None => None,
         }
     });

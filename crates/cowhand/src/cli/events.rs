@@ -54,33 +54,34 @@ impl EventsArgs {
             let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
             let output = if self.output { "&output=1" } else { "" };
             let address = |last: i64| format!("events?follow=1&after={last}{audit}{output}");
-            let heard = Cell::new(last);
-            let hear = |last, line: &str| {
+            let last_seq = Cell::new(last);
+            let on_line = |last, line: &str| {
                 if let Ok(output) = serde_json::from_str::<JobOutput>(line) {
                     self.print_output(&output, &columns);
                     return last;
                 }
                 let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
                 self.print(&event, &columns);
-                heard.set(event.seq);
+                last_seq.set(event.seq);
                 event.seq
             };
-            let goes_on = || Some(format!("`cowhand events -f --after {}` goes on from here", heard.get()));
-            let follows = follow::lines(client, FollowUntil::Never, last, address, hear);
-            interrupt::unless_telling(follows, goes_on).await
+            let goes_on =
+                || Some(format!("`cowhand events -f --after {}` goes on from here", last_seq.get()));
+            let follows = follow::lines(client, FollowUntil::Never, last, address, on_line);
+            interrupt::unless_with_note(follows, goes_on).await
         })
     }
 
     /// Prints a line of output for people; leaves out parts that only programs need.
-    fn print_output(&self, said: &JobOutput, columns: &Columns) {
+    fn print_output(&self, job_output: &JobOutput, columns: &Columns) {
         if self.json {
-            print::line(serde_json::to_string(said).unwrap_or_default());
+            print::line(serde_json::to_string(job_output).unwrap_or_default());
             return;
         }
-        let Some(text) = readable(&said.output.to_string()) else { return };
-        let when = print::padded(&duration::from_now(Timestamp::now(), said.at), columns.when);
+        let Some(text) = readable(&job_output.output.to_string()) else { return };
+        let when = print::padded(&duration::from_now(Timestamp::now(), job_output.at), columns.when);
         let kind = print::padded("job:output", columns.kind);
-        let head = format!("{:>6}  {when}  {kind}  {}", "", said.job);
+        let head = format!("{:>6}  {when}  {kind}  {}", "", job_output.job);
         for line in text.lines() {
             print_line(&head, line);
         }
@@ -172,7 +173,7 @@ impl Columns {
 /// Returns the reason or message of a fact, if it has one.
 fn why(fact: &Fact) -> Option<String> {
     let fact = serde_json::to_value(fact).ok()?;
-    let told = ["message", "reason", "outcome", "about", "status", "former"];
-    let told = told.iter().find_map(|key| fact.get(key)?.as_str())?;
-    Some(print::one_line(told, 100))
+    let value = ["message", "reason", "outcome", "about", "status", "former"];
+    let value = value.iter().find_map(|key| fact.get(key)?.as_str())?;
+    Some(print::one_line(value, 100))
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
-use super::advice::advised;
+use super::advice::with_config_option;
 use cowhand_web::api::{ApiProblem, Code};
 
 /// Exit code of a verb; scripts can rely on it.
@@ -89,7 +89,7 @@ impl Failure {
 
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        if let Some(message) = self.message.as_deref().map(advised) {
+        if let Some(message) = self.message.as_deref().map(with_config_option) {
             // A report of the config or of a background daemon already begins with `error: `, perhaps in
             // colour.
             if anstream::adapter::strip_str(&message).to_string().starts_with("error: ") {

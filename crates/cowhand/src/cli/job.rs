@@ -13,8 +13,8 @@ use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
-use super::advice::{self, advised};
-use super::asks::what as asked;
+use super::advice::{self, with_config_option};
+use super::asks::describe as asked;
 use super::location::Connection;
 use super::spinner::Spinner;
 use super::{Exit, Failure, complete, follow, interrupt, location, logs, print};
@@ -121,7 +121,7 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
 }
 
 /// Prints a job that was just created. With `wait`, a job that did not complete gives its own exit code.
-pub(super) async fn tell(
+pub(super) async fn print_created(
     client: &Connection<'_>,
     mut job: JobRecord,
     wait: bool,
@@ -262,7 +262,7 @@ fn asks(asks: &[Ask], now: Timestamp) {
     const MAX_ASKS_SHOWN: usize = 10;
     let skipped = asks.len().saturating_sub(MAX_ASKS_SHOWN);
     if skipped > 0 {
-        row("asks", &advised(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
+        row("asks", &with_config_option(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
     }
     for ask in &asks[skipped..] {
         let (id, what) = (&ask.id, folded(&asked(ask), 120));
@@ -318,7 +318,7 @@ fn followups(job: &JobView) {
 
 fn workspace(workspace: Option<&WorkspaceView>) {
     let Some(workspace) = workspace else { return };
-    print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.told()));
+    print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.label()));
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
@@ -332,7 +332,7 @@ fn reset(waits: &Waits) -> Option<Timestamp> {
 /// Prints the reason for which the job waits, and its cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
-        row("waits", &advised(&waits.message));
+        row("waits", &with_config_option(&waits.message));
         if let Some(until) = reset(waits) {
             print::line(format!("{:<13}{until:.0} ({})", "until", duration::from_now(now, until)));
         }

@@ -56,7 +56,7 @@ impl JobsArgs {
 
 pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
     let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"])
-        .sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+        .optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
     for job in jobs {
         table.row([
             job.id.to_string(),

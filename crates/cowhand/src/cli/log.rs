@@ -30,7 +30,7 @@ pub(super) fn begin(format: LogFormat) {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(colour);
     let log = log.with_writer(std::io::stderr);
     let repeats = Arc::new(Repeats::default());
-    tell_counts(Arc::clone(&repeats));
+    write_counts(Arc::clone(&repeats));
     match format {
         LogFormat::Text => log.map_event_format(|inner| Deduplicate { inner, repeats }).init(),
         LogFormat::Json => {
@@ -96,7 +96,7 @@ impl Repeats {
         }
         let mut text = Text::default();
         event.record(&mut text);
-        self.note(level, text.whole(), Instant::now())
+        self.note(level, text.joined(), Instant::now())
     }
 
     fn note(&self, level: Level, text: String, now: Instant) -> bool {
@@ -152,7 +152,7 @@ impl Repeats {
 }
 
 /// Writes counts from a separate thread, so that they appear even if nothing else is logged.
-fn tell_counts(repeats: Arc<Repeats>) {
+fn write_counts(repeats: Arc<Repeats>) {
     std::thread::spawn(move || {
         loop {
             repeats.wait();
@@ -175,7 +175,7 @@ struct Text {
 }
 
 impl Text {
-    fn whole(self) -> String {
+    fn joined(self) -> String {
         without_temporary_names(&(self.message + &self.fields))
     }
 }
@@ -196,13 +196,13 @@ fn without_temporary_names(text: &str) -> String {
     const TEMPORARY_PREFIX: &str = "/.tmp";
     const RANDOM_LENGTH: usize = 6;
     let mut parts = text.split(TEMPORARY_PREFIX);
-    let mut whole = parts.next().unwrap_or_default().to_owned();
+    let mut joined = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let random = part.chars().take_while(char::is_ascii_alphanumeric).count() == RANDOM_LENGTH;
-        whole += TEMPORARY_PREFIX;
-        whole += if random { &part[RANDOM_LENGTH..] } else { part };
+        joined += TEMPORARY_PREFIX;
+        joined += if random { &part[RANDOM_LENGTH..] } else { part };
     }
-    whole
+    joined
 }
 
 #[cfg(test)]
@@ -214,17 +214,17 @@ mod tests {
         let repeats = Repeats::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let say = |text: &str, seconds| repeats.note(Level::WARN, text.to_owned(), at(seconds));
-        assert!(say("full", 0) && say("slow", 1), "each is new");
-        assert!(!say("full", 1) && !say("full", 9));
+        let note = |text: &str, seconds| repeats.note(Level::WARN, text.to_owned(), at(seconds));
+        assert!(note("full", 0) && note("slow", 1), "each is new");
+        assert!(!note("full", 1) && !note("full", 9));
         assert_eq!(repeats.due(at(9)), []);
         assert_eq!(repeats.due(at(11)), [(Level::WARN, "full".to_owned(), 2)]);
-        assert!(say("slow", 12), "it was not said again, so it is new");
-        assert!(!say("full", 20));
+        assert!(note("slow", 12), "it was not said again, so it is new");
+        assert!(!note("full", 20));
         assert_eq!(repeats.due(at(30)), [], "now twenty seconds later");
         assert_eq!(repeats.due(at(31)), [(Level::WARN, "full".to_owned(), 1)]);
         assert_eq!(repeats.due(at(71)), []);
-        assert!(say("full", 72));
+        assert!(note("full", 72));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl LogsArgs {
             let mut growing = Growing::default();
             let spinner = Spinner::new(format!("waiting for what {id} says"));
             let show = |line: &str| {
-                spinner.aside(|| {
+                spinner.suspend_for(|| {
                     if self.json {
                         print::line(line);
                     } else if grows {

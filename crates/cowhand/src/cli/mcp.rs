@@ -5,7 +5,7 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::server::Scope;
 
-use super::advice::advised;
+use super::advice::with_config_option;
 use super::location::{self, FleetLocation};
 use super::{Exit, Failure};
 use cowhand_web::mcp::{self, JobTools, PersonTools};
@@ -36,8 +36,10 @@ impl McpArgs {
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }
-        let place = FleetLocation::find(config)?;
-        let voice = PersonTools::of(place.state.clone(), move || advised(&place.how_to_start()).into_owned());
+        let location = FleetLocation::find(config)?;
+        let voice = PersonTools::of(location.state.clone(), move || {
+            with_config_option(&location.how_to_start()).into_owned()
+        });
         location::wait(async {
             mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
         })

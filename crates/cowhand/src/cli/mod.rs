@@ -166,7 +166,7 @@ pub fn run() -> ExitCode {
         }
         Some(Hidden::Confine(folder)) => return confine::confine(&folder),
         Some(Hidden::Contain(folder)) => return contain::contain(&folder),
-        Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
+        Some(Hidden::Sandboxed(argv)) => return forward::enclosed(&argv),
         Some(Hidden::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
@@ -174,7 +174,7 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     // The messages of a background daemon are for the user who started it, perhaps with another `-c` or none.
-    if !matches!(&cli.verb, Verb::Start(start) if start.is_behind()) {
+    if !matches!(&cli.verb, Verb::Start(start) if start.is_background()) {
         advice::remember(config);
     }
     let answer = match cli.verb {
@@ -235,7 +235,7 @@ enum Hidden {
     /// `cowhand contain FOLDER`: represents the agent of that folder, which runs in a container.
     Contain(PathBuf),
     /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
-    Enclosed(Vec<OsString>),
+    Sandboxed(Vec<OsString>),
     /// `cowhand forward`: forwards connections of that agent to the proxy outside.
     Forward { alone: bool },
 }
@@ -248,7 +248,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
         ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
         ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
         ("contain", [folder]) => Some(Hidden::Contain(folder.into())),
-        ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
+        ("enclosed", [_, _, ..]) => Some(Hidden::Sandboxed(rest)),
         ("forward", []) => Some(Hidden::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,

@@ -46,10 +46,10 @@ impl PruneArgs {
         let retention =
             Retention { max_jobs_per_agent: self.max_jobs, max_age: self.max_age, max_bytes: self.max_bytes };
         let asked = PruneAsked { dry_run: self.dry_run, agent: self.agent, retention };
-        let place = FleetLocation::find(config)?;
-        let pruned: PruneView = place.ask(async |client| {
+        let location = FleetLocation::find(config)?;
+        let pruned: PruneView = location.ask(async |client| {
             if client.is_alone() {
-                refuse_half_a_config(&place)?;
+                refuse_half_a_config(&location)?;
             }
             Ok(client.post("prune", &asked).await?)
         })?;
@@ -64,8 +64,8 @@ impl PruneArgs {
 
 /// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
 /// would be ignored.
-fn refuse_half_a_config(place: &FleetLocation) -> Result<(), Failure> {
-    if config::load(&place.config).loaded.errors() == 0 {
+fn refuse_half_a_config(location: &FleetLocation) -> Result<(), Failure> {
+    if config::load(&location.config).loaded.errors() == 0 {
         return Ok(());
     }
     let message =
@@ -81,7 +81,7 @@ fn show(pruned: &PruneView, now: Timestamp) {
         return print::line("nothing to remove");
     }
     let mut table =
-        Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]).sparing(&["SIZE", "ENDED", "AGENT"]);
+        Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]).optional_columns(&["SIZE", "ENDED", "AGENT"]);
     for job in &pruned.jobs {
         table.row([
             job.id.to_string(),

@@ -29,17 +29,17 @@ pub(super) struct RestartArgs {
 
 impl RestartArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let (place, of_search) = FleetLocation::search(config)?;
+        let (location, of_search) = FleetLocation::search(config)?;
         of_search.into_iter().for_each(print::note);
         let Self { stop_timeout, listen, log_format, json } = self;
-        place.refuse_second_daemon()?;
+        location.refuse_second_daemon()?;
         let given = StartOptions { listen, stop_timeout, log_format, config: None };
-        let started = StartOptions::read(&place.state)?.overridden_by(given);
-        wait(restart_check::check(&place, &started.listen))?;
-        let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&place, &started, false, json).map_err(|failure| match stopped {
+        let started = StartOptions::read(&location.state)?.overridden_by(given);
+        wait(restart_check::check(&location, &started.listen))?;
+        let stopped = stop(&location, StopAsked { keep_agents: true, timeout_seconds: None })?;
+        background::start(&location, &started, false, json).map_err(|failure| match stopped {
             Some(_) if failure.was_interrupted() => failure,
-            Some(_) if place.state.is_locked() => failure.and(OTHER_DAEMON_RUNS),
+            Some(_) if location.state.is_locked() => failure.and(OTHER_DAEMON_RUNS),
             Some(_) => failure.and(NO_DAEMON_RUNS),
             None => failure,
         })

@@ -26,8 +26,8 @@ pub(super) struct RestoreArgs {
 
 impl RestoreArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = FleetLocation::find(config)?;
-        let configured = config::load(&place.config).loaded.roster.store;
+        let location = FleetLocation::find(config)?;
+        let configured = config::load(&location.config).loaded.roster.store;
         refuse_other_store(configured.as_deref())?;
         if configured.is_some() {
             return Err(Failure::new(Exit::Refused, StoreError::NoCopy.to_string()));
@@ -38,14 +38,14 @@ impl RestoreArgs {
                 format!("cannot restore {}: {error}", self.file.display()),
             ));
         }
-        let unusable = |error| unusable(&place, &error);
-        place.state.create().map_err(unusable)?;
+        let unusable = |error| unusable(&location, &error);
+        location.state.create().map_err(unusable)?;
         // The lock is held until the new store is in place.
-        let Some(_lock) = place.state.lock().map_err(unusable)? else {
-            return Err(FleetError::AlreadyRunning(place.state.path().display().to_string()).into());
+        let Some(_lock) = location.state.lock().map_err(unusable)? else {
+            return Err(FleetError::AlreadyRunning(location.state.path().display().to_string()).into());
         };
         let restored = wait(async {
-            let restored = restore(&self.file, &place.state, Timestamp::now()).await;
+            let restored = restore(&self.file, &location.state, Timestamp::now()).await;
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
         let Restored { contents, aside, trouble } = restored;

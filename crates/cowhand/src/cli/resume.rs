@@ -26,14 +26,15 @@ pub(super) struct ResumeArgs {
 
 impl ResumeArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = FleetLocation::find(config)?;
+        let location = FleetLocation::find(config)?;
         let view: SessionView =
-            place.ask(async |client| Ok(client.get(&format!("jobs/{}/session", self.id)).await?))?;
+            location.ask(async |client| Ok(client.get(&format!("jobs/{}/session", self.id)).await?))?;
         if self.json {
             print::json(&view);
             return Ok(());
         }
-        let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+        let here =
+            location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
         let refused = |message: String| Failure::new(Exit::Refused, message);
         if view.node != here {
             return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));

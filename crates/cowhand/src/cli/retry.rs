@@ -54,7 +54,7 @@ impl RetryArgs {
         location::ask(config, async |client| match one {
             Some(name) => {
                 let job = client.post(&format!("jobs/{name}/retry"), &Changes::default()).await?;
-                job::tell(client, job, self.wait, self.json).await
+                job::print_created(client, job, self.wait, self.json).await
             }
             None => self.retry_many(client).await,
         })
@@ -123,7 +123,7 @@ impl ForkArgs {
         let changes = Changes { prompt: self.prompt.read()?, schedule: self.schedule };
         location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("jobs/{}/fork", self.id), &changes).await?;
-            job::tell(client, job, self.wait, self.json).await
+            job::print_created(client, job, self.wait, self.json).await
         })
     }
 }

@@ -22,15 +22,15 @@ pub(super) struct Spinner {
     text: RefCell<String>,
     shown: bool,
     /// Time at which other text was last written.
-    stirred: Cell<Option<Instant>>,
+    last_output: Cell<Option<Instant>>,
     /// Set while the line has other text that has not ended.
-    held: Cell<bool>,
+    line_open: Cell<bool>,
 }
 
 impl Spinner {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        let (stirred, held) = (Cell::new(None), Cell::new(false));
-        Self { text: RefCell::new(text.into()), shown: can_erase(), stirred, held }
+        let (last_output, line_open) = (Cell::new(None), Cell::new(false));
+        Self { text: RefCell::new(text.into()), shown: can_erase(), last_output, line_open }
     }
 
     /// Checks whether the spinner is visible.
@@ -38,19 +38,19 @@ impl Spinner {
         self.shown
     }
 
-    pub(super) fn say(&self, text: impl Into<String>) {
+    pub(super) fn set_text(&self, text: impl Into<String>) {
         self.text.replace(text.into());
     }
 
     /// Erases the spinner and lets `write` write to the terminal. The spinner returns after a time without
     /// output.
-    pub(super) fn aside(&self, write: impl FnOnce() -> Ends) {
-        if self.shown && !self.held.get() {
+    pub(super) fn suspend_for(&self, write: impl FnOnce() -> Ends) {
+        if self.shown && !self.line_open.get() {
             draw("");
         }
         let ends = write();
-        self.held.set(matches!(ends, Ends::InALine));
-        self.stirred.set(Some(Instant::now()));
+        self.line_open.set(matches!(ends, Ends::InALine));
+        self.last_output.set(Some(Instant::now()));
     }
 
     /// Shows the spinner until the work ends, then erases it in any case.
@@ -68,8 +68,8 @@ impl Spinner {
             tokio::select! {
                 answer = &mut work => return answer,
                 _ = turns.tick() => {
-                    let since = self.stirred.get().unwrap_or(begun);
-                    if self.held.get() || self.stirred.get().is_some() && since.elapsed() < SHOW_AGAIN_AFTER {
+                    let since = self.last_output.get().unwrap_or(begun);
+                    if self.line_open.get() || self.last_output.get().is_some() && since.elapsed() < SHOW_AGAIN_AFTER {
                         continue;
                     }
                     let frame = frames.next().copied().unwrap_or_default();
@@ -86,7 +86,7 @@ struct Erased<'a>(&'a Spinner);
 
 impl Drop for Erased<'_> {
     fn drop(&mut self) {
-        if !self.0.held.get() {
+        if !self.0.line_open.get() {
             draw("");
         }
     }
@@ -129,8 +129,8 @@ fn fitting(line: &str, width: usize) -> String {
 
 fn width() -> usize {
     const DEFAULT_WIDTH: usize = 80;
-    let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-    told.ok().filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
+    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+    size.ok().filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
 }
 
 #[cfg(test)]

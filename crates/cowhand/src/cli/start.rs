@@ -53,25 +53,25 @@ pub(super) struct StartArgs {
 
 impl StartArgs {
     /// Checks whether this process is the background daemon.
-    pub(super) const fn is_behind(&self) -> bool {
+    pub(super) const fn is_background(&self) -> bool {
         self.behind
     }
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
-            let place = Self::place(config)?;
-            return background::start(&place, &self.started(), self.fresh, self.json);
+            let location = Self::location(config)?;
+            return background::start(&location, &self.started(), self.fresh, self.json);
         }
         log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);
         self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
     }
 
-    fn place(config: Option<&Path>) -> Result<FleetLocation, Failure> {
-        let (place, of_search) = FleetLocation::search(config)?;
-        place.refuse_second_daemon()?;
-        place.note(of_search);
-        Ok(place)
+    fn location(config: Option<&Path>) -> Result<FleetLocation, Failure> {
+        let (location, of_search) = FleetLocation::search(config)?;
+        location.refuse_second_daemon()?;
+        location.note(of_search);
+        Ok(location)
     }
 
     fn started(&self) -> StartOptions {
@@ -84,16 +84,16 @@ impl StartArgs {
     }
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Self::place(config)?;
+        let location = Self::location(config)?;
         if self.behind {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-        let files = ConfigWatch::new(&place.config);
-        let started = StartOptions { config: Some(place.config.clone()), ..self.started() };
-        let server = self.listen.server(&place.config);
-        let (agents, state) = (Agents::Config(place.config), place.state);
+        let files = ConfigWatch::new(&location.config);
+        let started = StartOptions { config: Some(location.config.clone()), ..self.started() };
+        let server = self.listen.server(&location.config);
+        let (agents, state) = (Agents::Config(location.config), location.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
         let options = Options {
             agents,

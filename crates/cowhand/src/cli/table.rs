@@ -12,7 +12,7 @@ pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     /// Columns that are left out on a narrow terminal, the first one first.
-    spared: &'static [&'static str],
+    optional: &'static [&'static str],
 }
 
 /// Space between two columns.
@@ -47,12 +47,12 @@ struct ShrinkStep {
 
 impl Table {
     pub(super) fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new(), spared: &[] }
+        Self { head: head.to_vec(), rows: Vec::new(), optional: &[] }
     }
 
     /// Sets the columns that are left out on a narrow terminal, the least important one first.
-    pub(super) fn sparing(self, spared: &'static [&'static str]) -> Self {
-        Self { spared, ..self }
+    pub(super) fn optional_columns(self, optional: &'static [&'static str]) -> Self {
+        Self { optional, ..self }
     }
 
     /// Adds a row. A cell with a status is printed in its colour.
@@ -117,7 +117,7 @@ impl Table {
                 .skip(1)
                 .all(|row| column.and_then(|column| row.get(column)).is_none_or(String::is_empty))
         };
-        let (empty, full): (Vec<_>, Vec<_>) = self.spared.iter().partition(is_empty);
+        let (empty, full): (Vec<_>, Vec<_>) = self.optional.iter().partition(is_empty);
         let place = |name: &'static str| {
             let place = head.iter().position(|head| *head == name)?;
             head.remove(place);
@@ -283,7 +283,7 @@ mod tests {
                 "abc123  backend…e-north  every-w…morning  completed  13s ago  1m 2s  It is done…",
             ),
         ] {
-            let mut table = Table::new(&head).sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+            let mut table = Table::new(&head).optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
             let agent = "backend-reviewer-for-the-north";
             let outcome = "It is done, and here is all that was done on the way.";
             let row = ["job-2026-01-01-abc123", agent, schedule, "completed", "13s ago", "1m 2s", outcome];

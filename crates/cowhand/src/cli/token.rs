@@ -111,8 +111,8 @@ impl TokenRevokeArgs {
 }
 
 fn table(tokens: &[store::TokenRecord], now: Timestamp) -> Table {
-    let mut table =
-        Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"]).sparing(&["MADE", "LAST USED"]);
+    let mut table = Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"])
+        .optional_columns(&["MADE", "LAST USED"]);
     for token in tokens {
         let until = match (token.revoked_at, token.expires_at) {
             (Some(_), _) => "revoked".to_owned(),

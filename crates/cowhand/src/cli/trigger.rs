@@ -37,7 +37,7 @@ impl TriggerArgs {
         let asked = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
         location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
-            job::tell(client, job, wait, json).await
+            job::print_created(client, job, wait, json).await
         })
     }
 }

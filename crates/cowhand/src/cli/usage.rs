@@ -110,8 +110,8 @@ impl UsageArgs {
                 }),
             ),
             By::Model => {
-                let mut table =
-                    Table::new(&["MODEL", "COST", "IN", "OUT", "CACHED"]).sparing(&["CACHED", "OUT", "IN"]);
+                let mut table = Table::new(&["MODEL", "COST", "IN", "OUT", "CACHED"])
+                    .optional_columns(&["CACHED", "OUT", "IN"]);
                 for row in &view.models {
                     let name = row.model.clone().unwrap_or_else(|| "(not told)".to_owned());
                     table.row(std::iter::once(name).chain(cells(&row.usage)));
@@ -121,7 +121,7 @@ impl UsageArgs {
             By::WorkItem => {
                 let mut table =
                     Table::new(&["WORK ITEM", "COST", "IN", "OUT", "CACHED", "ATTEMPTS", "TITLE"])
-                        .sparing(&["ATTEMPTS", "CACHED", "OUT", "IN", "TITLE"]);
+                        .optional_columns(&["ATTEMPTS", "CACHED", "OUT", "IN", "TITLE"]);
                 for row in &view.work_items {
                     let cells = std::iter::once(row.work_item.clone()).chain(cells(&row.total.usage));
                     table.row(cells.chain([row.total.attempts.to_string(), print::cell(&row.title)]));
@@ -131,7 +131,7 @@ impl UsageArgs {
             By::Job => {
                 let mut table =
                     Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "COST", "TOKENS", "ATTEMPTS"])
-                        .sparing(&["ATTEMPTS", "SCHEDULE", "TOKENS", "STATUS"]);
+                        .optional_columns(&["ATTEMPTS", "SCHEDULE", "TOKENS", "STATUS"]);
                 for row in &view.jobs {
                     table.row([
                         row.job.to_string(),
@@ -163,7 +163,7 @@ fn heading(view: &UsageView) -> String {
 
 fn sums(what: &'static str, rows: impl Iterator<Item = (String, Total)>) -> Table {
     let mut table = Table::new(&[what, "COST", "IN", "OUT", "CACHED", "ATTEMPTS"])
-        .sparing(&["ATTEMPTS", "CACHED", "OUT", "IN"]);
+        .optional_columns(&["ATTEMPTS", "CACHED", "OUT", "IN"]);
     for (name, total) in rows {
         let cells = std::iter::once(name).chain(cells(&total.usage));
         table.row(cells.chain([total.attempts.to_string()]));
@@ -190,11 +190,8 @@ fn count(tokens: u64) -> String {
 
 /// Builds the table of budgets, each with its remaining amount.
 fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "BEGINS ANEW"]).sparing(&[
-        "RESERVED",
-        "BEGINS ANEW",
-        "SPENT",
-    ]);
+    let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "BEGINS ANEW"])
+        .optional_columns(&["RESERVED", "BEGINS ANEW", "SPENT"]);
     for budget in budgets {
         let owner = budget.agent.as_ref().map_or("fleet", |agent| agent.as_str());
         let shown = |amount: f64| amount_of(budget.unit, amount.max(0.0));

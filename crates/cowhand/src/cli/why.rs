@@ -68,9 +68,9 @@ impl WhyAnswer {
         Ok(Self { schedule, firings, given_up })
     }
 
-    /// Prints how it stands. `without` is the place if no daemon runs there and nobody has said so.
+    /// Prints how it stands. `without` is the fleet if no daemon runs there and nobody has said so.
     fn print(&self, without: Option<&FleetLocation>, now: Timestamp) {
-        for line in standing(&self.schedule, &self.firings, without, now) {
+        for line in describe_state(&self.schedule, &self.firings, without, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
@@ -137,7 +137,7 @@ impl WhyArgs {
             }));
             return Ok(());
         }
-        answer.print(alone.then(|| client.place()), now);
+        answer.print(alone.then(|| client.location()), now);
         print_refusal(&agent, now);
         answer.print_firings(now);
         Ok(())
@@ -177,12 +177,12 @@ impl WhyArgs {
             print::prose(&stop(&status::given_up(item)), 0);
         }
         print_refusal(&agent, now);
-        for (place, answer) in answers.iter().enumerate() {
-            if place > 0 {
+        for (index, answer) in answers.iter().enumerate() {
+            if index > 0 {
                 print::line("");
             }
             // That no daemon runs is the same for all of them.
-            answer.print((alone && place == 0).then(|| client.place()), now);
+            answer.print((alone && index == 0).then(|| client.location()), now);
             answer.print_firings(now);
         }
         Ok(())
@@ -200,15 +200,15 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
 /// What it does now, what it waits for, and when it will fire.
-fn standing(
+fn describe_state(
     view: &ScheduleView,
     firings: &[FiringView],
     without: Option<&FleetLocation>,
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
-    if let Some(place) = without {
-        lines.push(format!("No daemon runs, so nothing fires; {}.", place.how_to_start()));
+    if let Some(location) = without {
+        lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
     lines.extend(what_follows(view, without.is_some(), now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
@@ -235,8 +235,8 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
     match view.status {
         ScheduleStatus::Running => format!("{name} is running now."),
         ScheduleStatus::Disabled => match &view.off_in_file {
-            Some(place) => {
-                format!("{name} is turned off by `enabled: false` in {place}; change it there to turn it on.")
+            Some(file) => {
+                format!("{name} is turned off by `enabled: false` in {file}; change it there to turn it on.")
             }
             None if view.over => format!(
                 "{name} is turned off, and has finished: its `end_at` has passed. A later `end_at` in its file, and \

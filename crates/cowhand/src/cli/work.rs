@@ -220,7 +220,7 @@ impl WorkListArgs {
         let now = Timestamp::now();
         let left: Vec<String> = page.items.iter().filter_map(left_for_a_person).collect();
         let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"])
-            .sparing(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
+            .optional_columns(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
         for view in page.items {
             let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
             table.row([

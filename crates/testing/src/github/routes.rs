@@ -145,11 +145,11 @@ impl World {
     /// Checks the signature as GitHub would.
     fn for_apps(&self, token: &str, answer: &Value) -> Response {
         let verified = || {
-            let (said, signature) = token.rsplit_once('.')?;
+            let (signed_part, signature) = token.rsplit_once('.')?;
             let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
             let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.app_key.as_ref()?);
-            key.verify(said.as_bytes(), &signature).ok()?;
-            let (_, claims) = said.split_once('.')?;
+            key.verify(signed_part.as_bytes(), &signature).ok()?;
+            let (_, claims) = signed_part.split_once('.')?;
             let claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
             let (iat, exp) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
             let now = self.now.as_second();

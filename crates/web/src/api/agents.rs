@@ -60,7 +60,7 @@ pub struct AgentNextFiring {
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<AgentView>>, ApiProblem> {
-    views(&api).await.map(Page::whole).map(Json)
+    views(&api).await.map(Page::all).map(Json)
 }
 
 pub(super) async fn one(

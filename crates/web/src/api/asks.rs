@@ -100,7 +100,7 @@ pub(super) async fn list(
     }
     let asks =
         if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
-    Ok(Json(Page::whole(asks)))
+    Ok(Json(Page::all(asks)))
 }
 
 pub(super) async fn one(

@@ -69,7 +69,7 @@ impl Client {
     }
 
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
-        whole(self.send(Method::GET, path, Bytes::new()).await?).await
+        parse_answer(self.send(Method::GET, path, Bytes::new()).await?).await
     }
 
     pub async fn post<T: DeserializeOwned>(
@@ -78,11 +78,11 @@ impl Client {
         given: &impl Serialize,
     ) -> Result<T, ApiProblem> {
         let body = serde_json::to_vec(given).map_err(|error| ApiProblem::bad_request(error.to_string()))?;
-        whole(self.send(Method::POST, path, Bytes::from(body)).await?).await
+        parse_answer(self.send(Method::POST, path, Bytes::from(body)).await?).await
     }
 
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
-        whole(self.send(Method::DELETE, path, Bytes::new()).await?).await
+        parse_answer(self.send(Method::DELETE, path, Bytes::new()).await?).await
     }
 
     /// Gets an answer in plain text.
@@ -184,7 +184,7 @@ async fn problem_of(response: Response<Body>) -> Result<ApiProblem, ApiProblem> 
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(unknown))
 }
 
-async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiProblem> {
+async fn parse_answer<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiProblem> {
     let bytes = all(good(response).await?).await?;
     let unreadable = |error| ApiProblem::unavailable(format!("the daemon's answer cannot be read: {error}"));
     serde_json::from_slice(&bytes).map_err(unreadable)

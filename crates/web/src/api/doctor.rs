@@ -8,5 +8,5 @@ use cowhand_engine::doctor::{Finding, examine};
 
 pub(super) async fn doctor(State(api): State<Api>) -> Result<Json<Page<Finding>>, ApiProblem> {
     let subject = api.daemon()?.doctor_subject();
-    Ok(Json(Page::whole(examine(subject).await)))
+    Ok(Json(Page::all(examine(subject).await)))
 }

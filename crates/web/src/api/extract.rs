@@ -1,4 +1,4 @@
-//! Extractors for requests, which report every mistake as a [`ApiProblem`].
+//! Extractors for requests, which report every mistake as an [`ApiProblem`].
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -122,7 +122,7 @@ pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Respon
 }
 
 /// Refuses a body that is not empty.
-pub(super) async fn says_nothing(request: Request) -> Result<(), ApiProblem> {
+pub(super) async fn require_empty_body(request: Request) -> Result<(), ApiProblem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Nothing {}

@@ -228,7 +228,7 @@ pub(super) async fn attempts(
     let job = find(&api, &id).await?;
     let history = api.store.history(job.id().clone()).await?;
     let attempts = history.into_iter().flat_map(|history| history.attempts);
-    Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
+    Ok(Json(Page::all(attempts.map(AttemptView::from).collect())))
 }
 
 impl From<PastAttempt> for AttemptView {
@@ -334,16 +334,16 @@ pub(super) async fn output(
     State(api): State<Api>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Params(heard): Params<OutputQuery>,
+    Params(query): Params<OutputQuery>,
 ) -> Result<Response, ApiProblem> {
     let job = find(&api, &id).await?.id().clone();
-    let after = follow::last_event_id(&headers)?.unwrap_or(heard.after);
-    let follows = heard.follow.is_on();
+    let after = follow::last_event_id(&headers)?.unwrap_or(query.after);
+    let follows = query.follow.is_on();
     // Without a daemon nothing is written any more.
     let fleet = api.daemon().ok().filter(|_| follows);
     let growth = fleet.map(|fleet| fleet.growth_of(&job));
     let listening = Listening::new(&api.store, &api.state, &job, after, growth);
-    let left = heard.limit.filter(|_| !follows);
+    let left = query.limit.filter(|_| !follows);
     Ok(follow::answer(StreamFormat::of(&headers), Lines { listening, after, left }))
 }
 

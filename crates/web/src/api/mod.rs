@@ -126,7 +126,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    fn whole(items: Vec<T>) -> Self {
+    fn all(items: Vec<T>) -> Self {
         Self { items, next_cursor: None }
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<NodeView>>,
             None => nodes.insert(0, NodeView { name, is_this: true, running: 0, lease_until: None }),
         }
     }
-    Ok(Json(Page::whole(nodes)))
+    Ok(Json(Page::all(nodes)))
 }
 
 impl From<cowhand_store::BusyNode> for NodeView {

@@ -76,10 +76,10 @@ impl ApiProblem {
         Self::new(Code::BadRequest, message)
     }
 
-    /// Describes an error in the query in plain words; `said` is the message of Serde.
-    pub(crate) fn bad_query(said: &str) -> Self {
-        let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
-        let (place, what) = said.split_once(": ").unwrap_or(("", said));
+    /// Describes an error in the query in plain words; `text` is the message of Serde.
+    pub(crate) fn bad_query(text: &str) -> Self {
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
+        let (place, what) = text.split_once(": ").unwrap_or(("", text));
         let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
         let words = |kind: &str| {
             let (wrong, expected) = what.strip_prefix(kind)?.split_once(", expected ")?;
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_a_query_in_plain_words() {
-        for (said, expected) in [
+        for (text, expected) in [
             (
                 "Failed to deserialize query string: status: unknown variant `foo`, expected one of `pending`, `running`",
                 "`status`: foo is not one of pending, running",
@@ -267,7 +267,7 @@ mod tests {
                 "`limit`: 0 is not from 1 to 1000",
             ),
         ] {
-            assert_eq!(ApiProblem::bad_query(said).message, expected);
+            assert_eq!(ApiProblem::bad_query(text).message, expected);
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct ProviderView {
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderView>>, ApiProblem> {
-    Ok(Json(Page::whole(views(&api).await?)))
+    Ok(Json(Page::all(views(&api).await?)))
 }
 
 /// Returns the providers that currently take no jobs.

@@ -11,7 +11,7 @@ use axum::routing::{MethodRouter, delete, get, post};
 use cowhand_core::server::Scope;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::extract::says_nothing;
+use super::extract::require_empty_body;
 use super::{Api, ApiProblem, Code};
 
 type Shape = fn(&mut SchemaGenerator) -> Schema;
@@ -82,7 +82,7 @@ async fn only_what_it_takes(
         return Ok(next.run(request).await);
     }
     let (parts, body) = request.into_parts();
-    says_nothing(Request::from_parts(parts.clone(), body)).await?;
+    require_empty_body(Request::from_parts(parts.clone(), body)).await?;
     Ok(next.run(Request::from_parts(parts, Body::empty())).await)
 }
 
@@ -139,7 +139,7 @@ impl Route {
         Self { body: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
 
-    pub(super) fn tells<T: JsonSchema>(self) -> Self {
+    pub(super) fn answers<T: JsonSchema>(self) -> Self {
         let shape = SchemaGenerator::subschema_for::<T>;
         let answer = RouteAnswer { shape, streams: Streams::No, creates: Creates::Nothing };
         Self { answer: Some(answer), ..self }

@@ -34,35 +34,35 @@ fn of_daemon() -> Vec<Route> {
     vec![
         Route::get("/api/v1/health", health::health)
             .about("Whether this fleet takes work, and its store answers.")
-            .tells::<Health>(),
+            .answers::<Health>(),
         Route::get("/api/v1/status", daemon::status)
             .about("How the daemon stands, and each agent.")
-            .tells::<StatusView>(),
+            .answers::<StatusView>(),
         Route::post("/api/v1/reload", daemon::reload)
             .about("Reads the config again; a bad one is refused whole, and the old one stays.")
-            .tells::<Reloaded>()
+            .answers::<Reloaded>()
             .refuses(&[BadConfig]),
         Route::post("/api/v1/stop", daemon::stop)
             .needs(Scope::Admin)
             .about("Asks for the daemon's end, and does not wait for it.")
             .takes::<StopAsked>()
-            .tells::<DaemonView>(),
+            .answers::<DaemonView>(),
         Route::get("/api/v1/backup", backup::backup)
             .needs(Scope::Admin)
             .about(
                 "A backup of the store and of what jobs said, as one SQLite file; only on the socket, and of a fleet on SQLite.",
             )
             .params::<backup::BackupQuery>()
-            .tells::<String>()
+            .answers::<String>()
             .streams(Streams::Bytes(backup::BACKUP_MEDIA_TYPE))
             .refuses(&[Conflict]),
         Route::get("/api/v1/doctor", doctor::doctor)
             .needs(Scope::Admin)
             .about("Whether the daemon can start the agents here, and reach what they need.")
-            .tells::<Page<Finding>>(),
+            .answers::<Page<Finding>>(),
         Route::get("/api/v1/openapi.json", openapi::document)
             .about("This description.")
-            .tells::<serde_json::Value>(),
+            .answers::<serde_json::Value>(),
     ]
 }
 
@@ -70,20 +70,20 @@ fn of_agents() -> Vec<Route> {
     vec![
         Route::get("/api/v1/agents", agents::list)
             .about("All agents, in the order of the fleet's files.")
-            .tells::<Page<AgentView>>(),
+            .answers::<Page<AgentView>>(),
         Route::get("/api/v1/agents/{agent}", agents::one)
             .about("One agent.")
-            .tells::<AgentView>()
+            .answers::<AgentView>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/agents/{agent}/trigger", agents::trigger)
             .about("Makes a job now, for a schedule or for the agent alone.")
             .takes::<Trigger>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::UnlessItWas)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/agents/{agent}/clear", agents::clear)
             .about("Says that the agent is to begin anew.")
-            .tells::<AgentView>()
+            .answers::<AgentView>()
             .refuses(&[NotFound]),
     ]
 }
@@ -92,44 +92,44 @@ fn of_schedules() -> Vec<Route> {
     vec![
         Route::get("/api/v1/schedules", schedules::list)
             .about("All schedules, in the order of the fleet's files.")
-            .tells::<Page<ScheduleView>>(),
+            .answers::<Page<ScheduleView>>(),
         Route::get("/api/v1/schedules/next", timeline::coming)
             .about("When the schedules of the fleet fire next, the soonest first.")
             .params::<timeline::ComingFiringsQuery>()
-            .tells::<Page<ComingFiring>>()
+            .answers::<Page<ComingFiring>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}", schedules::one)
             .about("One schedule: on or off, when it fires, and why it does not.")
-            .tells::<ScheduleView>()
+            .answers::<ScheduleView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/next", timeline::next)
             .about("When it fires next, as far as the clock decides it.")
             .params::<timeline::NextFiringsQuery>()
-            .tells::<Page<Timestamp>>()
+            .answers::<Page<Timestamp>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/firings", schedules::firings)
             .about("The ledger: what became of each firing, the newest first.")
             .params::<schedules::FiringsQuery>()
-            .tells::<Page<FiringView>>()
+            .answers::<Page<FiringView>>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/enable", schedules::enable)
             .about("Turns it on.")
-            .tells::<ScheduleView>()
+            .answers::<ScheduleView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/disable", schedules::disable)
             .about("Turns it off; what runs goes on.")
-            .tells::<ScheduleView>()
+            .answers::<ScheduleView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/fire", schedules::fire)
             .about("Fires it now, by hand.")
             .takes::<Trigger>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::UnlessItWas)
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/timeline", timeline::timeline)
             .about("What every schedule did and will do in a stretch of time.")
             .params::<timeline::TimelineQuery>()
-            .tells::<Timeline>()
+            .answers::<Timeline>()
             .refuses(&[NotFound]),
     ]
 }
@@ -139,61 +139,61 @@ fn of_jobs() -> Vec<Route> {
         Route::get("/api/v1/jobs", jobs::list)
             .about("Jobs, the newest first.")
             .params::<jobs::JobsQuery>()
-            .tells::<Page<JobRecord>>()
+            .answers::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
             .for_jobs()
             .about("One job, its hooks and its workspace.")
-            .tells::<JobView>()
+            .answers::<JobView>()
             .refuses(&[NotFound]),
         Route::delete("/api/v1/jobs/{job}", prune::delete)
             .about("Removes a job that has ended, with all that it said.")
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/output", jobs::output)
             .about("What it says, one message a line.")
             .params::<jobs::OutputQuery>()
-            .tells::<OutputMessage>()
+            .answers::<OutputMessage>()
             .streams(Streams::Always)
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/result", jobs::result)
             .about("What it came to, in its own words.")
-            .tells::<JobResult>()
+            .answers::<JobResult>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/attempts", jobs::attempts)
             .about("Its attempts that began, the first one first, and what each has used; of one that runs, so far.")
-            .tells::<Page<AttemptView>>()
+            .answers::<Page<AttemptView>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
             .about("What it changed in its workspace, as git tells it.")
-            .tells::<String>()
+            .answers::<String>()
             .streams(Streams::Text)
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/session", sessions::session)
             .about("Its session, and how a person goes on with it in a terminal.")
-            .tells::<SessionView>()
+            .answers::<SessionView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/cancel", jobs::cancel)
             .about("Ends it: at once if it waits, and soon if it runs.")
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .refuses(&[NotFound, AlreadyStopped]),
         Route::post("/api/v1/jobs/{job}/retry", jobs::retry)
             .about("A new job like it.")
             .takes::<Changes>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/fork", jobs::fork)
             .about("A new job that begins with its session.")
             .takes::<Changes>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/prune", prune::prune)
             .needs(Scope::Admin)
             .about("Removes the jobs that `retention` does not keep.")
             .takes::<PruneAsked>()
-            .tells::<PruneView>()
+            .answers::<PruneView>()
             .refuses(&[NotFound, Conflict]),
     ]
 }
@@ -203,40 +203,40 @@ fn of_asks() -> Vec<Route> {
         Route::get("/api/v1/asks", asks::list)
             .about("What agents wait for a person to say, the oldest first.")
             .params::<asks::AsksQuery>()
-            .tells::<Page<Ask>>(),
+            .answers::<Page<Ask>>(),
         Route::get("/api/v1/asks/{ask}", asks::one)
             .about("One ask, and what was said to it.")
             .params::<asks::AskWaitQuery>()
-            .tells::<Ask>()
+            .answers::<Ask>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/asks/{ask}/answer", asks::answer)
             .about("Allows or denies a tool, or answers a question.")
             .takes::<AnswerAsked>()
-            .tells::<Ask>()
+            .answers::<Ask>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/asks", asks::make)
             .for_jobs()
             .about("A running attempt asks: the rules decide, or a person will.")
             .takes::<JobAsks>()
-            .tells::<JobAskReply>()
+            .answers::<JobAskReply>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/followups", followups::make)
             .for_jobs()
             .about("A running attempt asks for a further job, within the bounds of its agent's `followups`.")
             .takes::<JobFollows>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/report", reports::make)
             .for_jobs()
             .about("A running attempt says what its work came to; the last time counts.")
             .takes::<JobReports>()
-            .tells::<Report>()
+            .answers::<Report>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
             .for_jobs()
             .about("One ask of the job, and what was said to it.")
             .params::<asks::AskWaitQuery>()
-            .tells::<Ask>()
+            .answers::<Ask>()
             .refuses(&[NotFound]),
     ]
 }
@@ -247,32 +247,32 @@ fn of_work() -> Vec<Route> {
         Route::get("/api/v1/work", work::list)
             .about("What is in the queues of work.")
             .params::<work::WorkQuery>()
-            .tells::<WorkView>()
+            .answers::<WorkView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/work/{item}", work::one)
             .about("One item.")
             .params::<work::WorkQuery>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/work/{item}/claim", work::claim)
             .about("Takes it for a person.")
             .takes::<ClaimAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(refusals),
         Route::post("/api/v1/work/{item}/release", work::release)
             .about("Puts it back.")
             .takes::<ReleaseAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(refusals),
         Route::post("/api/v1/work/{item}/retry", work::retry)
             .about("Offers an item again that was given up, and counts its failures anew.")
             .takes::<RetryAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/work/{item}/complete", work::complete)
             .about("Says how it ended.")
             .takes::<CompleteAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(refusals),
     ]
 }
@@ -282,46 +282,46 @@ fn of_fleet() -> Vec<Route> {
         Route::get("/api/v1/events", events::list)
             .about("What happened, in order; every state change is one event.")
             .params::<events::EventsQuery>()
-            .tells::<Page<Event>>()
+            .answers::<Page<Event>>()
             .streams(Streams::IfAsked),
         Route::get("/api/v1/usage", usage::usage)
             .about("What was spent, by day, agent and model.")
             .params::<usage::UsageQuery>()
-            .tells::<UsageView>()
+            .answers::<UsageView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/providers", providers::list)
             .about("What agents share: the limits, and what is used up for now.")
-            .tells::<Page<ProviderView>>(),
+            .answers::<Page<ProviderView>>(),
         Route::post("/api/v1/providers/{provider}/unpark", providers::unpark)
             .about("Says that a provider takes jobs again.")
-            .tells::<ProviderView>()
+            .answers::<ProviderView>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/nodes", nodes::list)
             .about("The machines that share the store: this one, and those that run something.")
-            .tells::<Page<NodeView>>(),
+            .answers::<Page<NodeView>>(),
         Route::get("/api/v1/config", config::config)
             .about("The config as it runs: resolved, merged, secrets masked.")
-            .tells::<serde_json::Value>()
+            .answers::<serde_json::Value>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/tokens", tokens::list)
             .needs(Scope::Admin)
             .about("All tokens there ever were, without the tokens themselves.")
-            .tells::<Page<TokenRecord>>(),
+            .answers::<Page<TokenRecord>>(),
         Route::post("/api/v1/tokens", tokens::create)
             .needs(Scope::Admin)
             .about("Makes a token; this answer is the only one that ever holds it.")
             .takes::<TokenAsked>()
-            .tells::<TokenMade>()
+            .answers::<TokenMade>()
             .refuses(&[Conflict]),
         Route::post("/api/v1/tokens/{name}/revoke", tokens::revoke)
             .needs(Scope::Admin)
             .about("Ends a token at once.")
-            .tells::<TokenRecord>()
+            .answers::<TokenRecord>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/login", login::create)
             .needs(Scope::Admin)
             .about("A link that lets one browser into the dashboard, once and within ten minutes.")
-            .tells::<LoginLink>()
+            .answers::<LoginLink>()
             .refuses(&[Conflict]),
     ]
 }

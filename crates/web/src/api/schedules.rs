@@ -69,7 +69,7 @@ impl FiringView {
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ScheduleView>>, ApiProblem> {
-    views(&api).await.map(Page::whole).map(Json)
+    views(&api).await.map(Page::all).map(Json)
 }
 
 pub(super) async fn one(
@@ -102,17 +102,17 @@ pub(super) async fn firings(
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
     if For::schedule(owner, known).config().is_some() {
         for view in &mut views {
-            say_what_was_dropped(&api, view).await?;
+            add_dropped_results(&api, view).await?;
         }
     }
-    Ok(Json(Page::whole(views)))
+    Ok(Json(Page::all(views)))
 }
 
 /// Adds the results of its jobs that were not reported because their items were replaced.
-async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), ApiProblem> {
+async fn add_dropped_results(api: &Api, view: &mut FiringView) -> Result<(), ApiProblem> {
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
-        let told = api.store.last_item_report(job.id.clone()).await?;
-        if let Some(Fact::WorkDropped { message, .. }) = told.map(|event| event.fact) {
+        let report = api.store.last_item_report(job.id.clone()).await?;
+        if let Some(Fact::WorkDropped { message, .. }) = report.map(|event| event.fact) {
             let why = &view.why;
             view.why = format!("{why}; the result of {} was not told to its source: {message}", job.id);
         }
@@ -167,7 +167,7 @@ pub(super) async fn view(
 }
 
 /// Adds the error of the last attempt of a job that is retried.
-async fn say_why_it_failed(
+async fn add_failure_reason(
     api: &Api,
     snapshot: &Snapshot,
     view: &mut ScheduleView,
@@ -196,8 +196,8 @@ fn due_again<'a>(
     let mut jobs = snapshot.jobs.iter().filter(|live| live.retry_due(now).is_some());
     let note = view.skip_note.as_deref()?;
     jobs.find_map(|live| {
-        let told = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
-        let rest = told.find("; the retry is due").and_then(|at| told.get(at..));
+        let reason = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
+        let rest = reason.find("; the retry is due").and_then(|at| reason.get(at..));
         Some((live, rest.map(str::to_owned)))
     })
 }
@@ -207,7 +207,7 @@ pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, ApiProblem> {
     let snapshot = api.snapshot(&roster, now).await?;
     let mut views = schedules_of(&roster, &snapshot, now);
     for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
-        say_why_it_failed(api, &snapshot, view, now).await?;
+        add_failure_reason(api, &snapshot, view, now).await?;
     }
     Ok(views)
 }

@@ -184,7 +184,7 @@ pub(super) async fn next(
     let found = known.schedules.iter().find(|known| known.id == id);
     let found = found.ok_or_else(|| ApiProblem::no_schedule(known, &schedule))?;
     let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
-    Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
+    Ok(Json(Page::all(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
 }
 
 /// Number of firings; more than of other lists, since they are small.
@@ -265,5 +265,5 @@ pub(super) async fn coming(
     }
     coming.sort_by_key(|firing| firing.at);
     coming.truncate(count);
-    Ok(Json(Page::whole(coming)))
+    Ok(Json(Page::all(coming)))
 }

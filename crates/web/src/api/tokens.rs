@@ -68,7 +68,7 @@ pub(super) async fn create(
 }
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<TokenRecord>>, ApiProblem> {
-    Ok(Json(Page::whole(api.store.tokens().await?)))
+    Ok(Json(Page::all(api.store.tokens().await?)))
 }
 
 pub(super) async fn revoke(

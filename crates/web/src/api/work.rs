@@ -116,8 +116,8 @@ impl WorkCursor {
 
     fn read(cursor: &str) -> Result<Self, ApiProblem> {
         let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
-        let place = json.and_then(|json| serde_json::from_slice(&json).ok());
-        place.ok_or_else(|| ApiProblem::bad_request("this is no cursor of this list".to_owned()))
+        let cursor = json.and_then(|json| serde_json::from_slice(&json).ok());
+        cursor.ok_or_else(|| ApiProblem::bad_request("this is no cursor of this list".to_owned()))
     }
 }
 
@@ -139,11 +139,12 @@ pub(super) async fn list(
         problems: Vec::new(),
     };
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
-    if let Some(place) = after.as_ref().filter(|place| !queues.iter().any(|queue| queue.name == place.queue))
+    if let Some(cursor) =
+        after.as_ref().filter(|cursor| !queues.iter().any(|queue| queue.name == cursor.queue))
     {
         return Err(ApiProblem::bad_request(format!(
             "no queue {:?} is left; begin without a cursor",
-            place.queue
+            cursor.queue
         )));
     }
     let mut last = None;
@@ -154,7 +155,7 @@ pub(super) async fn list(
             view.untaken.push(queue.name.clone());
         }
         // Queues of earlier pages are not read again.
-        is_before &= after.as_ref().is_some_and(|place| place.queue != queue.name);
+        is_before &= after.as_ref().is_some_and(|cursor| cursor.queue != queue.name);
         if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
             continue;
         }
@@ -173,11 +174,11 @@ pub(super) async fn list(
                 let mut places: Vec<(WorkCursor, ItemView)> =
                     wanted.map(|view| (WorkCursor::of(&queue.name, &view), view)).collect();
                 places.sort_by(|(one, _), (other, _)| one.compare(other));
-                let begun = after.as_ref().filter(|place| place.queue == queue.name);
-                places.retain(|(place, _)| begun.is_none_or(|begun| begun.compare(place).is_lt()));
-                for (place, item) in places {
+                let begun = after.as_ref().filter(|cursor| cursor.queue == queue.name);
+                places.retain(|(cursor, _)| begun.is_none_or(|begun| begun.compare(cursor).is_lt()));
+                for (cursor, item) in places {
                     if limit.is_none_or(|limit| view.items.len() < limit) {
-                        last = Some(place);
+                        last = Some(cursor);
                     }
                     view.items.push(item);
                 }
@@ -189,7 +190,7 @@ pub(super) async fn list(
     }
     if let Some(limit) = limit.filter(|limit| view.items.len() > *limit) {
         view.items.truncate(limit);
-        view.next_cursor = last.map(|place| place.written());
+        view.next_cursor = last.map(|cursor| cursor.written());
     }
     Ok(Json(view))
 }
@@ -235,8 +236,8 @@ impl Api {
         let jobs = self.store.jobs(filter, MAX_JOBS_SEARCHED).await?;
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
-        let told = self.store.last_item_report(last.id().clone()).await?;
-        Ok(told.and_then(|event| match event.fact {
+        let report = self.store.last_item_report(last.id().clone()).await?;
+        Ok(report.and_then(|event| match event.fact {
             Fact::WorkDropped { message, .. } => {
                 Some(DroppedResult { job: last.id().clone(), at: event.at, message })
             }

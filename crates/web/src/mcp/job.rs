@@ -44,7 +44,7 @@ impl JobTools {
     }
 
     /// Repeats a request until the daemon, which may be restarting, gives a final answer.
-    async fn insist<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
+    async fn retry_until_answered<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
     where
         F: Future<Output = Result<T, ApiProblem>> + Send,
     {
@@ -82,17 +82,17 @@ impl JobTools {
     ) -> AskAnswer {
         let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
         let path = format!("jobs/{}/asks", self.job);
-        let hears: JobAskReply = match Self::insist(|| self.client.post(&path, &asks)).await {
-            Ok(hears) => hears,
+        let reply: JobAskReply = match Self::retry_until_answered(|| self.client.post(&path, &asks)).await {
+            Ok(reply) => reply,
             Err(why) => return AskAnswer::No(why),
         };
         let no = |message: Option<String>| AskAnswer::No(message.unwrap_or_else(|| "denied".to_owned()));
-        let Some(ask) = hears.ask else {
-            return if hears.verdict == AskVerdict::Allowed { AskAnswer::Yes } else { no(hears.message) };
+        let Some(ask) = reply.ask else {
+            return if reply.verdict == AskVerdict::Allowed { AskAnswer::Yes } else { no(reply.message) };
         };
         let path = format!("{path}/{}?wait={ASK_WAIT_SECONDS}", ask.id.number);
         loop {
-            let ask: Ask = match Self::insist(|| self.client.get(&path)).await {
+            let ask: Ask = match Self::retry_until_answered(|| self.client.get(&path)).await {
                 Ok(ask) => ask,
                 Err(why) => return AskAnswer::No(why),
             };
@@ -171,9 +171,9 @@ pub(super) fn tools() -> Vec<Tool<JobTools>> {
 #[serde(deny_unknown_fields)]
 struct NoInput {}
 
-async fn work_item(voice: Arc<JobTools>, NoInput {}: NoInput) -> ToolResult {
-    let path = format!("jobs/{}", voice.job);
-    let job: JobView = JobTools::insist(|| voice.client.get(&path)).await?;
+async fn work_item(connection: Arc<JobTools>, NoInput {}: NoInput) -> ToolResult {
+    let path = format!("jobs/{}", connection.job);
+    let job: JobView = JobTools::retry_until_answered(|| connection.client.get(&path)).await?;
     match &job.job.work_item {
         Some(item) => serde_json::to_string_pretty(item).map_err(|error| error.to_string()),
         None => Ok("this job is about no work item".to_owned()),
@@ -193,10 +193,14 @@ struct Followup {
     agent: Option<AgentName>,
 }
 
-async fn schedule_followup(voice: Arc<JobTools>, Followup { prompt, after, agent }: Followup) -> ToolResult {
-    let asked = JobFollows { attempt: voice.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
-    let path = format!("jobs/{}/followups", voice.job);
-    let job: JobRecord = JobTools::insist(|| voice.client.post(&path, &asked)).await?;
+async fn schedule_followup(
+    connection: Arc<JobTools>,
+    Followup { prompt, after, agent }: Followup,
+) -> ToolResult {
+    let asked =
+        JobFollows { attempt: connection.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
+    let path = format!("jobs/{}/followups", connection.job);
+    let job: JobRecord = JobTools::retry_until_answered(|| connection.client.post(&path, &asked)).await?;
     let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
     Ok(format!("{} will run{when}", job.id))
 }
@@ -214,11 +218,11 @@ struct Reported {
     artifacts: Vec<String>,
 }
 
-async fn report(voice: Arc<JobTools>, reported: Reported) -> ToolResult {
+async fn report(connection: Arc<JobTools>, reported: Reported) -> ToolResult {
     let Reported { outcome, summary, artifacts } = reported;
-    let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
-    let path = format!("jobs/{}/report", voice.job);
-    let report: Report = JobTools::insist(|| voice.client.post(&path, &given)).await?;
+    let given = JobReports { attempt: connection.attempt, outcome: Some(outcome), summary, artifacts };
+    let path = format!("jobs/{}/report", connection.job);
+    let report: Report = JobTools::retry_until_answered(|| connection.client.post(&path, &given)).await?;
     Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
@@ -232,9 +236,9 @@ struct Approve {
     tool_use_id: Option<String>,
 }
 
-async fn approve(voice: Arc<JobTools>, asked: Approve) -> ToolResult {
+async fn approve(connection: Arc<JobTools>, asked: Approve) -> ToolResult {
     let Approve { tool_name, input, tool_use_id } = asked;
-    let allowed = voice.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
+    let allowed = connection.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
     let answer = match allowed {
         Ok(()) => json!({ "behavior": "allow", "updatedInput": input }),
         Err(message) => json!({ "behavior": "deny", "message": message }),
@@ -248,11 +252,11 @@ struct AskPerson {
     question: String,
 }
 
-async fn ask_person(voice: Arc<JobTools>, AskPerson { question }: AskPerson) -> ToolResult {
+async fn ask_person(connection: Arc<JobTools>, AskPerson { question }: AskPerson) -> ToolResult {
     if question.trim().is_empty() {
         return Err("there is no question".to_owned());
     }
-    match voice.ask(fresh_key(), None, Value::Null, Some(question)).await {
+    match connection.ask(fresh_key(), None, Value::Null, Some(question)).await {
         AskAnswer::Text(answer) => Ok(answer),
         AskAnswer::Yes => Ok("yes".to_owned()),
         AskAnswer::No(why) => Err(why),

@@ -88,16 +88,16 @@ pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
 #[serde(deny_unknown_fields)]
 struct NoInput {}
 
-async fn fleet(voice: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
-    voice.get::<StatusView>("status").await
+async fn fleet(connection: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    connection.get::<StatusView>("status").await
 }
 
-async fn schedules(voice: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
-    voice.get::<Page<ScheduleView>>("schedules").await
+async fn schedules(connection: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    connection.get::<Page<ScheduleView>>("schedules").await
 }
 
-async fn asks(voice: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
-    voice.get::<Page<Ask>>("asks").await
+async fn asks(connection: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    connection.get::<Page<Ask>>("asks").await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -113,7 +113,7 @@ struct Jobs {
     limit: Option<u32>,
 }
 
-async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> ToolResult {
+async fn jobs(connection: Arc<PersonTools>, asked: Jobs) -> ToolResult {
     let mut path = format!("jobs?limit={}", asked.limit.unwrap_or(20).clamp(1, 200));
     let given = [
         ("agent", asked.agent.map(|agent| agent.to_string())),
@@ -124,7 +124,7 @@ async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> ToolResult {
     for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value?))) {
         path.extend(["&", key, "=", &segment(&value)]);
     }
-    voice.get::<Page<JobRecord>>(&path).await
+    connection.get::<Page<JobRecord>>(&path).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -133,16 +133,16 @@ struct OneJob {
     job: JobName,
 }
 
-async fn job(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
-    voice.get::<JobView>(&format!("jobs/{job}")).await
+async fn job(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
+    connection.get::<JobView>(&format!("jobs/{job}")).await
 }
 
-async fn cancel(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
-    voice.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
+async fn cancel(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
+    connection.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
 }
 
-async fn retry(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
-    voice.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
+async fn retry(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
+    connection.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -155,9 +155,9 @@ struct Output {
     last: Option<u32>,
 }
 
-async fn output(voice: Arc<PersonTools>, Output { job, last }: Output) -> ToolResult {
+async fn output(connection: Arc<PersonTools>, Output { job, last }: Output) -> ToolResult {
     let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
-    let client = voice.client().await?;
+    let client = connection.client().await?;
     let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
     // Keep only the last messages in memory, however long the output is.
     let mut kept = std::collections::VecDeque::new();
@@ -183,8 +183,8 @@ impl OneSchedule {
     }
 }
 
-async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
-    let client = voice.client().await?;
+async fn why(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
+    let client = connection.client().await?;
     let address = one.address();
     let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
     let firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit=10")).await;
@@ -194,12 +194,12 @@ async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
     written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
 }
 
-async fn enable(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
-    voice.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
+async fn enable(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
+    connection.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
 }
 
-async fn disable(voice: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
-    voice.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
+async fn disable(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
+    connection.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -208,9 +208,9 @@ struct Usage {
     agent: Option<AgentName>,
 }
 
-async fn usage(voice: Arc<PersonTools>, Usage { agent }: Usage) -> ToolResult {
+async fn usage(connection: Arc<PersonTools>, Usage { agent }: Usage) -> ToolResult {
     let agent = agent.map(|agent| format!("?agent={}", segment(agent.as_str()))).unwrap_or_default();
-    voice.get::<UsageView>(&format!("usage{agent}")).await
+    connection.get::<UsageView>(&format!("usage{agent}")).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -220,8 +220,8 @@ struct Work {
     all: bool,
 }
 
-async fn work(voice: Arc<PersonTools>, Work { all }: Work) -> ToolResult {
-    voice.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
+async fn work(connection: Arc<PersonTools>, Work { all }: Work) -> ToolResult {
+    connection.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -236,8 +236,11 @@ struct Triggered {
     prompt: Option<String>,
 }
 
-async fn trigger(voice: Arc<PersonTools>, Triggered { agent, schedule, prompt }: Triggered) -> ToolResult {
+async fn trigger(
+    connection: Arc<PersonTools>,
+    Triggered { agent, schedule, prompt }: Triggered,
+) -> ToolResult {
     let given = Trigger { schedule, prompt, ..Trigger::default() };
     let given = serde_json::to_value(given).map_err(|error| error.to_string())?;
-    voice.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
+    connection.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
 }

@@ -35,10 +35,10 @@ impl<V: Send + Sync + 'static> Tool<V> {
             }
             _ => Map::new(),
         };
-        let call: Call<V> = Box::new(move |voice, given| {
+        let call: Call<V> = Box::new(move |connection, given| {
             Box::pin(async move {
                 let given: T = serde_json::from_value(given).map_err(|error| error.to_string())?;
-                done(voice, given).await
+                done(connection, given).await
             })
         });
         Self { name, about, takes, call }

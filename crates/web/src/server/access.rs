@@ -12,7 +12,7 @@ use cowhand_core::actor::Actor;
 use cowhand_core::server::Scope;
 use tracing::warn;
 
-use super::origin_check::{announced, only};
+use super::origin_check::{announced_length, single_header};
 use super::rate_limit::RateLimit;
 use crate::api::{self, Api, ApiProblem, ByPage, Code, Wanted, hash};
 use cowhand_engine::fleet::Fleet;
@@ -69,7 +69,7 @@ impl Access {
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Caller, Response> {
-        let shown = only(headers, "authorization").and_then(bearer);
+        let shown = single_header(headers, "authorization").and_then(bearer);
         let kept = if shown.is_none() { cookie(headers, &self.cookie) } else { None };
         let given = shown.or(kept);
         let known = match given {
@@ -82,7 +82,7 @@ impl Access {
             return Ok(Caller::Stranger { was_given: given.is_some() });
         };
         let only_looks = method.is_safe();
-        if kept.is_some() && !only_looks && only(headers, OWN_PAGE_HEADER) != Some("1") {
+        if kept.is_some() && !only_looks && single_header(headers, OWN_PAGE_HEADER) != Some("1") {
             let message = format!("with a cookie, this needs the header `{OWN_PAGE_HEADER}: 1`");
             return Err(ApiProblem::new(Code::Forbidden, message).into_response());
         }
@@ -121,7 +121,7 @@ pub(super) async fn check(
         return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
     // Refuse an announced length at once; a body without one is cut off at the same length while it is read.
-    if announced(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
+    if announced_length(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
         let message = format!("a request has at most {MAX_BODY_BYTES} bytes");
         return Err(ApiProblem::new(Code::TooLarge, message).into_response());
     }

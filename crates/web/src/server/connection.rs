@@ -56,7 +56,7 @@ struct ConnectionCounts {
 
 /// Connection of an address, counted until this is dropped.
 struct ConnectionGuard {
-    crowd: Arc<ConnectionCounts>,
+    counts: Arc<ConnectionCounts>,
     source: IpAddr,
 }
 
@@ -70,13 +70,13 @@ impl ConnectionCounts {
             return None;
         }
         *here += 1;
-        Some(ConnectionGuard { crowd: Arc::clone(self), source })
+        Some(ConnectionGuard { counts: Arc::clone(self), source })
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let mut all = self.crowd.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.counts.by_source.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(here) = all.get_mut(&self.source) {
             *here -= 1;
             if *here == 0 {
@@ -113,9 +113,9 @@ pub(super) async fn serve(
 ) {
     let most = most_connections();
     let places = Arc::new(Semaphore::new(most));
-    let crowd = Arc::new(ConnectionCounts { most_of_one: most / 2, by_source: Mutex::default() });
+    let counts = Arc::new(ConnectionCounts { most_of_one: most / 2, by_source: Mutex::default() });
     let mut connections = JoinSet::new();
-    let mut told: Option<Instant> = None;
+    let mut warned_at: Option<Instant> = None;
     loop {
         let accepted = async {
             let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
@@ -129,16 +129,16 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((place, stream, peer)) => {
-                if let Some(presence) = crowd.enter(peer.ip()) {
-                    let held = (place, presence);
+                if let Some(guard) = counts.enter(peer.ip()) {
+                    let held = (place, guard);
                     let connection = connection(stream, peer, tls.clone(), router.clone(), stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(held);
                     });
-                } else if told.is_none_or(|at| at.elapsed() > Duration::from_mins(1)) {
-                    told = Some(Instant::now());
-                    warn!(peer = %peer.ip(), "has {} connections; more are closed at once", crowd.most_of_one);
+                } else if warned_at.is_none_or(|at| at.elapsed() > Duration::from_mins(1)) {
+                    warned_at = Some(Instant::now());
+                    warn!(peer = %peer.ip(), "has {} connections; more are closed at once", counts.most_of_one);
                 }
             }
             Err(error) => {
@@ -166,16 +166,16 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, "{error}");
     }
-    let Some(tls) = tls else { return talk(stream, peer, HEAD_TIMEOUT, router, stop).await };
+    let Some(tls) = tls else { return serve_stream(stream, peer, HEAD_TIMEOUT, router, stop).await };
     match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
-        Ok(Ok(stream)) => talk(stream, peer, HEAD_TIMEOUT, router, stop).await,
+        Ok(Ok(stream)) => serve_stream(stream, peer, HEAD_TIMEOUT, router, stop).await,
         Ok(Err(error)) => debug!(%peer, "no TLS: {error}"),
         Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE_TIMEOUT.as_secs()),
     }
 }
 
 /// Answers requests one after another. When the server closes, the running request is still answered.
-pub(super) async fn talk<S, P>(
+pub(super) async fn serve_stream<S, P>(
     stream: S,
     peer: P,
     silence: Duration,
@@ -215,16 +215,16 @@ mod tests {
 
     #[test]
     fn one_address_gets_so_many_and_gives_them_back() {
-        let crowd = Arc::new(ConnectionCounts { most_of_one: 2, by_source: Mutex::default() });
+        let counts = Arc::new(ConnectionCounts { most_of_one: 2, by_source: Mutex::default() });
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
-        let first = crowd.enter(one);
-        let second = crowd.enter(one);
-        assert!(first.is_some() && second.is_some() && crowd.enter(one).is_none());
-        assert!(crowd.enter(other).is_some());
+        let first = counts.enter(one);
+        let second = counts.enter(one);
+        assert!(first.is_some() && second.is_some() && counts.enter(one).is_none());
+        assert!(counts.enter(other).is_some());
         drop(first);
-        let again = crowd.enter(one);
-        assert!(again.is_some() && crowd.enter(one).is_none());
+        let again = counts.enter(one);
+        assert!(again.is_some() && counts.enter(one).is_none());
         drop((second, again));
-        assert!(crowd.by_source.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+        assert!(counts.by_source.lock().unwrap().is_empty(), "nobody is remembered who is gone");
     }
 }

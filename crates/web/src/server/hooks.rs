@@ -22,7 +22,7 @@ use serde_json::json;
 use tracing::{error, warn};
 
 use super::intake::{Intake, IntakeClosed};
-use super::origin_check::{announced, only};
+use super::origin_check::{announced_length, single_header};
 use super::rate_limit::{RateLimit, TooMany};
 use super::signature::{self, SignatureVerdict};
 use crate::api::{ApiProblem, Code};
@@ -162,7 +162,7 @@ async fn receive(
     })?;
     let _in_hand = hooks.intake.enter()?;
     let (parts, body) = request.into_parts();
-    let announced = announced(&parts.headers);
+    let announced = announced_length(&parts.headers);
     if let Some(bytes) = announced.filter(|bytes| *bytes > MOST_BYTES) {
         return Err(wrong(TooLarge { bytes }.into()));
     }
@@ -226,7 +226,7 @@ async fn read(body: Body) -> Result<Bytes, Refused> {
 
 /// Returns the id that the sender gives the delivery, or a hash of the body if there is none.
 fn id(headers: &HeaderMap, body: &[u8]) -> String {
-    let named = DELIVERY_ID_HEADERS.iter().find_map(|name| only(headers, name));
+    let named = DELIVERY_ID_HEADERS.iter().find_map(|name| single_header(headers, name));
     match named.filter(|id| !id.is_empty() && id.len() <= MAX_DELIVERY_ID) {
         Some(id) => id.to_owned(),
         None => format!("sha256:{}", hex(digest(&SHA256, body).as_ref())),
@@ -234,7 +234,7 @@ fn id(headers: &HeaderMap, body: &[u8]) -> String {
 }
 
 fn event(headers: &HeaderMap) -> &str {
-    EVENT_HEADERS.iter().find_map(|name| only(headers, name)).unwrap_or_default()
+    EVENT_HEADERS.iter().find_map(|name| single_header(headers, name)).unwrap_or_default()
 }
 
 impl From<ApiProblem> for Refused {

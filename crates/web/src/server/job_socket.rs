@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
-use super::connection::talk;
+use super::connection::serve_stream;
 use crate::api::{self, Api, ApiProblem, Code, SocketError, Wanted};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
@@ -58,7 +58,7 @@ impl JobSocket {
         let listener = listen().map_err(|source| SocketError::at(&path, source))?;
         let (stop, stopping) = watch::channel(false);
         let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
-        let guard = JobSocketState { api: api.clone(), turns: RequestCounts::default() };
+        let guard = JobSocketState { api: api.clone(), requests: RequestCounts::default() };
         let router = router.layer(from_fn_with_state(guard, for_jobs_only));
         let task = tokio::spawn(serve(listener, router, stopping));
         Ok(Self { path, stop, task })
@@ -94,7 +94,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
         };
         match accepted {
             Ok((place, stream)) => {
-                let connection = talk(stream, JobPeer, HEAD_TIMEOUT, router.clone(), stop.clone());
+                let connection = serve_stream(stream, JobPeer, HEAD_TIMEOUT, router.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -115,7 +115,7 @@ struct JobPeer;
 #[derive(Debug, Clone)]
 struct JobSocketState {
     api: Api,
-    turns: RequestCounts,
+    requests: RequestCounts,
 }
 
 /// Number of running requests of each job.
@@ -125,7 +125,7 @@ struct RequestCounts(Arc<Mutex<HashMap<JobId, usize>>>);
 /// Running request, counted until this is dropped.
 #[derive(Debug)]
 struct RequestGuard {
-    turns: RequestCounts,
+    requests: RequestCounts,
     job: JobId,
 }
 
@@ -138,13 +138,13 @@ impl RequestCounts {
             return None;
         }
         *under_way += 1;
-        Some(RequestGuard { turns: self.clone(), job: job.clone() })
+        Some(RequestGuard { requests: self.clone(), job: job.clone() })
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut all = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.requests.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(under_way) = all.get_mut(&self.job) {
             *under_way -= 1;
             if *under_way == 0 {
@@ -165,11 +165,11 @@ async fn for_jobs_only(State(guard): State<JobSocketState>, request: Request, ne
         Ok(actor) => actor,
         Err(problem) => return refused(problem),
     };
-    let turn = match &actor {
-        Actor::Job { job } => guard.turns.take(job),
+    let request_guard = match &actor {
+        Actor::Job { job } => guard.requests.take(job),
         _ => None,
     };
-    let Some(_turn) = turn else {
+    let Some(_request_guard) = request_guard else {
         return refused(ApiProblem::new(Code::TooMany, "this job asks too much at a time; try again later"));
     };
     audit::by(actor, next.run(request)).await
@@ -188,17 +188,17 @@ mod tests {
 
     #[test]
     fn one_job_gets_so_many_turns_and_gives_them_back() {
-        let turns = RequestCounts::default();
+        let requests = RequestCounts::default();
         let [job, other]: [JobId; 2] =
             ["job-2026-01-05-a1b2c3", "job-2026-01-05-a1b2c4"].map(|id| id.parse().unwrap());
-        let mut taken: Vec<_> = (0..MAX_REQUESTS_PER_JOB).map(|_| turns.take(&job).unwrap()).collect();
-        assert!(turns.take(&job).is_none());
-        let others = turns.take(&other);
+        let mut taken: Vec<_> = (0..MAX_REQUESTS_PER_JOB).map(|_| requests.take(&job).unwrap()).collect();
+        assert!(requests.take(&job).is_none());
+        let others = requests.take(&other);
         assert!(others.is_some(), "another job has its own");
         taken.pop();
-        taken.push(turns.take(&job).unwrap());
-        assert!(turns.take(&job).is_none());
+        taken.push(requests.take(&job).unwrap());
+        assert!(requests.take(&job).is_none());
         drop((taken, others));
-        assert!(turns.0.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+        assert!(requests.0.lock().unwrap().is_empty(), "nobody is remembered who is gone");
     }
 }

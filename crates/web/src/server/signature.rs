@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use ring::hmac::{Context, HMAC_SHA256, Key};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::origin_check::only;
+use super::origin_check::single_header;
 
 /// Scheme by which a sender proves that it knows the secret. All are HMAC-SHA256 except GitLab's, which is
 /// the secret itself.
@@ -53,14 +53,16 @@ pub(super) fn check(
     let Some((scheme, name)) = SCHEME_HEADERS.iter().find(|(_, name)| headers.contains_key(*name)) else {
         return SignatureVerdict::Unsigned;
     };
-    let Some(shown) = only(headers, name) else { return SignatureVerdict::Wrong };
+    let Some(shown) = single_header(headers, name) else { return SignatureVerdict::Wrong };
     match scheme {
         Scheme::GitHub => {
             let tags: Vec<_> = shown.strip_prefix("sha256=").and_then(tag).into_iter().collect();
             signed(secrets, &[body], &tags)
         }
         Scheme::Slack => {
-            let Some(time) = only(headers, SLACK_TIME_HEADER) else { return SignatureVerdict::Wrong };
+            let Some(time) = single_header(headers, SLACK_TIME_HEADER) else {
+                return SignatureVerdict::Wrong;
+            };
             let tags: Vec<_> = shown.strip_prefix("v0=").and_then(tag).into_iter().collect();
             signed(secrets, &[b"v0:", time.as_bytes(), b":", body], &tags).at(time, now)
         }

@@ -11,7 +11,7 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
-use super::advice::advised;
+use super::advice::with_config_option;
 use super::print::{self, Table};
 use super::{Failure, complete, location, removed};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
@@ -146,12 +146,8 @@ fn when_again(view: &ScheduleView, now: Timestamp) -> String {
 
 /// Builds the table of schedules. `alone` means that no daemon runs, so nothing prepares a firing.
 pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Table {
-    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"]).sparing(&[
-        "LAST OWN RUN",
-        "TYPE",
-        "NEXT",
-        "WHY",
-    ]);
+    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"])
+        .optional_columns(&["LAST OWN RUN", "TYPE", "NEXT", "WHY"]);
     let when = |at: Option<Timestamp>| at.map(|at| duration::from_now(now, at)).unwrap_or_default();
     for view in views {
         // The other columns already show these reasons.
@@ -189,7 +185,7 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
             view.status.as_str().to_owned(),
             when(view.last_run_at),
             view.next_run_at.map(|at| duration::until(now, at)).unwrap_or_default(),
-            why.map(|why| advised(&why).into_owned()).unwrap_or_default(),
+            why.map(|why| with_config_option(&why).into_owned()).unwrap_or_default(),
         ]);
     }
     table

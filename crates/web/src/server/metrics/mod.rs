@@ -157,10 +157,10 @@ impl Metrics {
 }
 
 pub(super) fn router(metrics: Metrics) -> Router {
-    Router::new().route("/metrics", get(tell)).with_state(metrics)
+    Router::new().route("/metrics", get(serve)).with_state(metrics)
 }
 
-async fn tell(State(metrics): State<Metrics>) -> Result<Response, ApiProblem> {
+async fn serve(State(metrics): State<Metrics>) -> Result<Response, ApiProblem> {
     let text = metrics.page().await?.into_text();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -50,7 +50,7 @@ pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
     let content = html! {
         dl.grid {
             div { dt { "type" } dd { code { (view.kind) } } }
-            @for (key, value) in written { div { dt { (short(key, 40)) } dd { code.any { (short(&said(value), 300)) } } } }
+            @for (key, value) in written { div { dt { (short(key, 40)) } dd { code.any { (short(&formatted(value), 300)) } } } }
             @if is_timed { div { dt { "timezone" } dd { code { (view.timezone) } } } }
             @if let Some(address) = &definition.webhook { div { dt { "Webhook address" } dd { code.any { (Text(address)) } } } }
         }
@@ -64,7 +64,7 @@ pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
 }
 
 /// Formats a text as it is, any other value as JSON.
-fn said(value: &Value) -> String {
+fn formatted(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 

@@ -24,7 +24,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
     };
     let parent: JobRecord = pages.client.get(&format!("jobs/{parent}")).await?;
     let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));
-    let outputs = [said(&pages, &parent.id).await?, said(&pages, &job.id).await?];
+    let outputs = [output_text(&pages, &parent.id).await?, output_text(&pages, &job.id).await?];
     let main = html! {
         div.page-head { div { p.over { (marks::agent(&job.agent)) } h1 { "What is different" } } }
         p.lead { "From " (marks::job(&parent.id)) " to " (marks::job(&job.id)) "." }
@@ -37,7 +37,7 @@ pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> 
     pages.page(Frame { title: "What is different", tab: Tab::Jobs, follow: None }, main).await
 }
 
-async fn said(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
+async fn output_text(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
     let mut answer = pages.client.lines(&format!("jobs/{job}/output")).await?;
     let mut text = String::new();
     let mut count = 0;

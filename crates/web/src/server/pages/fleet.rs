@@ -58,7 +58,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
 async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
     let mut lines = Vec::new();
     for job in running {
-        lines.push(pages.tail(&job.id).await?.said);
+        lines.push(pages.tail(&job.id).await?.last_line);
     }
     Ok(lines)
 }

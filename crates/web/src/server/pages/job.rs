@@ -49,7 +49,7 @@ pub(super) async fn page(
         div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_told.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
-        (told(&job))
+        (prompt_part(&job))
         (hook_runs::part(&hooks))
         (workspace::part(&job.id, workspace.as_ref(), changes.as_ref()))
         (output(&job, view, &window))
@@ -64,7 +64,7 @@ fn head(
     job: &JobRecord,
     waits: Option<&Waits>,
     cancellation: Option<&Cancellation>,
-    told: Option<&SourceReport>,
+    source_report: Option<&SourceReport>,
     now: Timestamp,
 ) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
@@ -113,7 +113,7 @@ fn head(
             }
             @if let Some(item) = &job.work_item {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80))
-                    @if let Some(told) = told { p.muted { (text::short(&told.sentence(), 200)) } } } }
+                    @if let Some(report) = source_report { p.muted { (text::short(&report.sentence(), 200)) } } } }
             }
         }
         @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (Text(&assumed)) } }
@@ -150,7 +150,7 @@ fn origin(job: &JobId, parent: &JobId) -> Markup {
     html! { (marks::job(parent)) " " a href={ "/jobs/" (job.as_str()) "/diff" } { "what is different" } }
 }
 
-fn told(job: &JobRecord) -> Markup {
+fn prompt_part(job: &JobRecord) -> Markup {
     let prompt = job.prompt.as_deref().unwrap_or_default();
     html! {
         @if !prompt.is_empty() {

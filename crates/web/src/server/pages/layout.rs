@@ -70,7 +70,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Mark
 }
 
 /// Builds a page for visitors who are not logged in: it reveals nothing about the fleet.
-pub(super) fn bare(title: &str, main: &Markup) -> Markup {
+pub(super) fn public_page(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {

@@ -38,8 +38,8 @@ struct Live {
 enum End {
     NotYet,
     /// The job has ended and all its lines were sent; the page has not been notified yet.
-    ToTell,
-    Told,
+    Pending,
+    Sent,
 }
 
 /// Streams the output. The id of each event is the number of its last line, so that a browser can continue
@@ -86,16 +86,16 @@ impl Live {
                     gathered += 1;
                     page.push_str(&growing(self.line, &line, self.view).into_string());
                 }
-                Ok(None) => self.end = End::ToTell,
-                Err(_) => self.end = End::Told,
+                Ok(None) => self.end = End::Pending,
+                Err(_) => self.end = End::Sent,
             }
         }
         let event = Event::default().id(self.line.to_string());
         if gathered > 0 {
             return Some(event.data(page));
         }
-        let tell = self.end == End::ToTell;
-        self.end = End::Told;
-        tell.then(|| event.event("end").data("the job has ended"))
+        let is_pending = self.end == End::Pending;
+        self.end = End::Sent;
+        is_pending.then(|| event.event("end").data("the job has ended"))
     }
 }

@@ -202,7 +202,7 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
 
 /// Builds a standalone page, for visitors who are not logged in.
 fn outside(status: StatusCode, title: &str, main: &Markup) -> Response {
-    (status, Html(layout::bare(title, main).into_string())).into_response()
+    (status, Html(layout::public_page(title, main).into_string())).into_response()
 }
 
 /// Returns the fields that are set, as a query.

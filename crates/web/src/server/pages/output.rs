@@ -174,8 +174,8 @@ fn one_value(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
             let first = ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
-            let told = first.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
-            told.map_or_else(|| input.to_string(), ToOwned::to_owned)
+            let value = first.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
+            value.map_or_else(|| input.to_string(), ToOwned::to_owned)
         }
         other => pretty(other),
     };

@@ -17,7 +17,7 @@ pub(super) struct Tail {
     /// Number of lines.
     pub(super) lines: u64,
     /// Last line of interest to a person.
-    pub(super) said: String,
+    pub(super) last_line: String,
 }
 
 /// Largest number of remembered jobs.
@@ -31,12 +31,12 @@ impl Pages {
         let mut last = None;
         while let Some(line) = lines.next().await? {
             tail.lines += 1;
-            if let Some(said) = output::in_short(&line) {
-                last = Some(said);
+            if let Some(text) = output::in_short(&line) {
+                last = Some(text);
             }
         }
-        if let Some(said) = last {
-            tail.said = said;
+        if let Some(line) = last {
+            tail.last_line = line;
         }
         let mut all = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MAX_CACHED_TAILS {

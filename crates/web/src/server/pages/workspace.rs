@@ -83,7 +83,7 @@ fn place(workspace: &WorkspaceView) -> Markup {
     html! {
         dl.grid {
             div { dt { "Kind" } dd { (workspace.kind.as_str()) } }
-            div { dt { "State" } dd { (workspace.state.told())
+            div { dt { "State" } dd { (workspace.state.label())
                 @if let Some(until) = workspace.keep_until { " until " (marks::at(until)) } } }
             div { dt { "Branch" } dd { code.any { (short(&workspace.branch, 200)) } } }
             div { dt { "Began with" } dd { code.any { (short(&workspace.base, 12)) } } }
