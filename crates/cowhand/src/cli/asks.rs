@@ -81,7 +81,7 @@ impl AsksArgs {
         if self.json {
             print::json(&asks.items);
         } else if asks.items.is_empty() {
-            print::line("nobody waits for an answer");
+            print::line("no ask waits for an answer");
         } else {
             table(&asks.items, Timestamp::now()).print();
         }
@@ -115,7 +115,7 @@ fn answer(
     json: bool,
 ) -> Result<(), Failure> {
     if message.as_deref().is_some_and(|text| text.trim().is_empty()) {
-        return Err(Failure::new(Exit::Usage, "say something: an empty text tells the agent nothing"));
+        return Err(Failure::new(Exit::Usage, "the text is empty; write a reason or an answer"));
     }
     // This is not a security boundary; it only prevents mistakes.
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
@@ -195,7 +195,7 @@ fn print_ask(ask: &Ask) {
         let id = &ask.id;
         let yes = match &ask.what {
             Asked::Tool { .. } => command(&format!("approve {id}")),
-            Asked::Question { .. } => command(&format!("answer {id} 'what it hears'")),
+            Asked::Question { .. } => command(&format!("answer {id} 'the answer'")),
         };
         let no = command(&format!("deny {id} -m 'why, or what to do instead'"));
         let ways = format!("\n{yes}\n{no}");

@@ -111,7 +111,7 @@ pub(super) fn ready_line(url: Option<&str>) -> String {
     url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
 
-const DAEMON_MAY_STILL_START: &str = "the daemon may come up all the same; `cowhand status` tells";
+const DAEMON_MAY_STILL_START: &str = "the daemon may still start; `cowhand status` shows whether it runs";
 
 async fn ready(location: &FleetLocation, mut child: Child, log_offset: u64) -> Result<DaemonView, Failure> {
     let patience = Instant::now() + SOCKET_TIMEOUT;

@@ -75,7 +75,7 @@ impl BackupArgs {
         client.download(asked, &mut file).await?;
         file.as_file().sync_all().map_err(|error| failed(&error))?;
         let contents = backup::inspect(file.path()).await.map_err(|error| {
-            Failure::new(Exit::CannotRunHere, format!("the backup is no good and was not kept: {error:#}"))
+            Failure::new(Exit::CannotRunHere, format!("the backup is damaged and was removed: {error:#}"))
         })?;
         let bytes = file.as_file().metadata().map_err(|error| failed(&error))?.len();
         file.persist_noclobber(&self.file).map_err(|error| match error.error.kind() {

@@ -77,6 +77,6 @@ impl CancelArgs {
 }
 
 async fn ended(client: &Connection<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {
-    let goes_on = format!("{id} is being ended; `cowhand job {id}` tells how far it is", id = job.id);
+    let goes_on = format!("{id} is being cancelled; `cowhand job {id}` shows its status", id = job.id);
     job::ended(client, &job.id, &goes_on).await
 }

@@ -25,7 +25,7 @@ impl ClearArgs {
             if self.json {
                 print::json(&view);
             } else {
-                print::line(format!("{} is to begin anew.", self.agent));
+                print::line(format!("The sessions of {} are cleared.", self.agent));
             }
             Ok(())
         })

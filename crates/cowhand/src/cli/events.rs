@@ -66,7 +66,7 @@ impl EventsArgs {
                 event.seq
             };
             let goes_on =
-                || Some(format!("`cowhand events -f --after {}` goes on from here", last_seq.get()));
+                || Some(format!("`cowhand events -f --after {}` continues from here", last_seq.get()));
             let follows = follow::lines(client, FollowUntil::Never, last, address, on_line);
             interrupt::unless_with_note(follows, goes_on).await
         })

@@ -56,7 +56,7 @@ impl InitArgs {
         let verbs = [
             ("start -d", "starts it"),
             ("trigger helper --wait", "runs its agent now"),
-            ("logs helper", "shows what the agent said"),
+            ("logs helper", "shows the output of the agent"),
         ];
         print::line("");
         for (verb, what) in verbs {

@@ -95,7 +95,7 @@ impl JobArgs {
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
-            let hint = format!("\n{}   shows what it said", advice::command(&format!("logs {}", job.job.id)));
+            let hint = format!("\n{}   shows its output", advice::command(&format!("logs {}", job.job.id)));
             print::line(print::styled(hint, print::FAINT));
         }
         Ok(())

@@ -41,7 +41,7 @@ impl LogsArgs {
             }
             let grows = self.follow && std::io::stdout().is_terminal();
             let mut growing = Growing::default();
-            let spinner = Spinner::new(format!("waiting for what {id} says"));
+            let spinner = Spinner::new(format!("waiting for the output of {id}"));
             let show = |line: &str| {
                 spinner.suspend_for(|| {
                     if self.json {
@@ -78,7 +78,7 @@ impl LogsArgs {
         match &answer.result {
             _ if self.json => print::json(&answer),
             Some(text) => print::line(plain(text.trim_end())),
-            None => print::note(format!("{id} is {} and has said nothing", answer.status)),
+            None => print::note(format!("{id} is {} and has no output", answer.status)),
         }
         Ok(())
     }

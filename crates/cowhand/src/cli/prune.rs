@@ -69,7 +69,7 @@ fn refuse_half_a_config(location: &FleetLocation) -> Result<(), Failure> {
         return Ok(());
     }
     let message =
-        "nobody knows what is to be kept while the config has mistakes; `cowhand config check` shows them";
+        "what to keep is not known while the config has mistakes; `cowhand config check` shows them";
     Err(Failure::new(Exit::Config, message))
 }
 

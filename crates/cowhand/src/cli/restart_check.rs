@@ -23,7 +23,7 @@ pub(super) async fn check(location: &FleetLocation, listen: &ListenArgs) -> Resu
     // Somebody else may have stopped the daemon meanwhile.
     match Client::of_daemon(&location.state).await {
         Ok(None) => Err(failure),
-        _ => Err(failure.and("Nothing was stopped: the daemon that runs goes on.")),
+        _ => Err(failure.and("Nothing was stopped: the daemon continues to run.")),
     }
 }
 

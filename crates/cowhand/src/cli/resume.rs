@@ -50,7 +50,10 @@ impl ResumeArgs {
             return Err(refused(format!("the session of {} belongs to {gone}, which is gone", view.job)));
         }
         let Some((program, arguments)) = view.command.split_first() else {
-            return Err(refused(format!("nobody knows how to open the session of {}", view.job)));
+            return Err(refused(format!(
+                "the session of {} cannot be opened: its runtime is not known",
+                view.job
+            )));
         };
         // From here on the program has the terminal; `exec` returns only with an error.
         let error = Command::new(program).args(arguments).current_dir(&view.directory).exec();

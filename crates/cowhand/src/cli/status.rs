@@ -174,7 +174,7 @@ pub(super) fn given_up(item: &GivenUpItem) -> String {
 
 /// Formats a result that its source has not received yet.
 fn undelivered(item: &UntoldItem, now: Timestamp) -> String {
-    let (what, why) = (print::styled("not told", print::ODD), print::one_line(&item.last_error, 300));
+    let (what, why) = (print::styled("not reported", print::ODD), print::one_line(&item.last_error, 300));
     let since =
         item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);

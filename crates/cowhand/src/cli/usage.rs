@@ -113,7 +113,7 @@ impl UsageArgs {
                 let mut table = Table::new(&["MODEL", "COST", "IN", "OUT", "CACHED"])
                     .optional_columns(&["CACHED", "OUT", "IN"]);
                 for row in &view.models {
-                    let name = row.model.clone().unwrap_or_else(|| "(not told)".to_owned());
+                    let name = row.model.clone().unwrap_or_else(|| "(not reported)".to_owned());
                     table.row(std::iter::once(name).chain(cells(&row.usage)));
                 }
                 table
@@ -153,7 +153,7 @@ fn heading(view: &UsageView) -> String {
     let usage = &view.total.usage;
     let (tokens, attempts) = (cowhand_core::budget::tokens(usage), view.total.attempts);
     let spent = match usage.cost_usd {
-        None if tokens > 0 || attempts > 0 => "no price told".to_owned(),
+        None if tokens > 0 || attempts > 0 => "no price reported".to_owned(),
         cost => dollars(cost.unwrap_or_default()),
     };
     let tokens = tokens_in_words(tokens);
@@ -190,8 +190,8 @@ fn count(tokens: u64) -> String {
 
 /// Builds the table of budgets, each with its remaining amount.
 fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "BEGINS ANEW"])
-        .optional_columns(&["RESERVED", "BEGINS ANEW", "SPENT"]);
+    let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "RESETS"])
+        .optional_columns(&["RESERVED", "RESETS", "SPENT"]);
     for budget in budgets {
         let owner = budget.agent.as_ref().map_or("fleet", |agent| agent.as_str());
         let shown = |amount: f64| amount_of(budget.unit, amount.max(0.0));

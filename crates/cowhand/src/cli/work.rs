@@ -255,7 +255,7 @@ fn status(view: &ItemView) -> String {
     match (view.held_by.as_ref().or(view.claimed_by.as_ref()), view.status) {
         (_, ItemStatus::GivenUp) => "given up".to_owned(),
         (Some(holder), ItemStatus::Claimed) => format!("claimed by {}", one_line(holder, 80)),
-        (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not told yet".to_owned(),
+        (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not reported yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
     }
 }
@@ -282,9 +282,9 @@ fn show(view: &ItemView, json: bool) {
         ("agents", agents.join(", ")),
         ("url", item.url.clone()),
         ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),
-        ("source not told yet", view.last_error.clone().unwrap_or_default()),
+        ("not reported yet", view.last_error.clone().unwrap_or_default()),
         (
-            "result not told",
+            "result not reported",
             view.dropped_result.as_ref().map(|dropped| dropped_result(dropped, now)).unwrap_or_default(),
         ),
     ];

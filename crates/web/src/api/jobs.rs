@@ -153,11 +153,11 @@ impl SourceReport {
     pub fn sentence(&self) -> String {
         let message = self.message.as_deref().unwrap_or_default();
         match self.event.as_str() {
-            "work:reported" => format!("its source was told: {message}"),
-            "work:released" if message.is_empty() => "it was given back".to_owned(),
-            "work:released" => format!("it was given back: {message}"),
-            "work:delayed" => format!("its source could not be told yet, which is tried again: {message}"),
-            _ => format!("its source was not told: {message}"),
+            "work:reported" => format!("reported to its source: {message}"),
+            "work:released" if message.is_empty() => "released".to_owned(),
+            "work:released" => format!("released: {message}"),
+            "work:delayed" => format!("not reported to its source yet, and tried again: {message}"),
+            _ => format!("not reported to its source: {message}"),
         }
     }
 }
@@ -309,8 +309,10 @@ impl Api {
             [only] => Ok(only.clone()),
             several => {
                 let ids: Vec<&str> = several.iter().map(JobId::as_str).collect();
-                let message =
-                    format!("{suffix} is the end of several job ids: {}; name one whole", ids.join(", "));
+                let message = format!(
+                    "{suffix} is the end of several job ids: {}; give one id in full",
+                    ids.join(", ")
+                );
                 Err(ApiProblem::conflict(message))
             }
         }

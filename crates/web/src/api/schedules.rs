@@ -114,7 +114,7 @@ async fn add_dropped_results(api: &Api, view: &mut FiringView) -> Result<(), Api
         let report = api.store.last_item_report(job.id.clone()).await?;
         if let Some(Fact::WorkDropped { message, .. }) = report.map(|event| event.fact) {
             let why = &view.why;
-            view.why = format!("{why}; the result of {} was not told to its source: {message}", job.id);
+            view.why = format!("{why}; the result of {} was not reported to its source: {message}", job.id);
         }
     }
     Ok(())

@@ -55,7 +55,7 @@ pub(super) async fn create(
     let now = api.now();
     let expires_at = asked.expires_in.map(|interval| now.checked_add(interval.duration()));
     let expires_at =
-        expires_at.transpose().map_err(|_| ApiProblem::bad_request("nobody knows a time that far away"))?;
+        expires_at.transpose().map_err(|_| ApiProblem::bad_request("the expiry time is too far away"))?;
     let token = draw()?;
     let new = NewToken { name: name.clone(), scope, hash: hash(&token), expires_at };
     let about = api.store.add_token(new, now).await?.ok_or_else(|| {

@@ -47,7 +47,7 @@ impl GoneAgent {
 pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
-         this name, or run `cowhand cancel --agent {agent}` and trigger the work anew"
+         this name, or run `cowhand cancel --agent {agent}` and trigger the work again"
     )
 }
 

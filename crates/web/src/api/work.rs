@@ -117,7 +117,7 @@ impl WorkCursor {
     fn read(cursor: &str) -> Result<Self, ApiProblem> {
         let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
         let cursor = json.and_then(|json| serde_json::from_slice(&json).ok());
-        cursor.ok_or_else(|| ApiProblem::bad_request("this is no cursor of this list".to_owned()))
+        cursor.ok_or_else(|| ApiProblem::bad_request("this is not a cursor of this list".to_owned()))
     }
 }
 
@@ -226,7 +226,7 @@ impl Api {
     async fn notice(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.notice(queue)).await {
-            debug!(queue = queue.name, "cannot look for items whose results are to be told: {error}");
+            debug!(queue = queue.name, "cannot look for items with unreported results: {error}");
         }
     }
 

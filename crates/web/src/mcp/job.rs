@@ -104,12 +104,12 @@ impl JobTools {
                 }
                 AskState::Denied(Answered { message, .. }) => {
                     return no(Some(message.map_or_else(
-                        || "a person said no".to_owned(),
-                        |message| format!("a person said no: {message}"),
+                        || "a person denied it".to_owned(),
+                        |message| format!("a person denied it: {message}"),
                     )));
                 }
                 AskState::Expired { .. } => {
-                    return no(Some("nobody answered in time, which means no".to_owned()));
+                    return no(Some("nobody answered in time, so it is denied".to_owned()));
                 }
                 AskState::Ended { .. } => return no(Some("the attempt is over".to_owned())),
             }
@@ -145,23 +145,23 @@ pub(super) fn tools() -> Vec<Tool<JobTools>> {
     vec![
         Tool::new(
             "approve",
-            "Whether a tool may be used like that: the rules of the fleet decide, or a person.",
+            "Checks whether a tool may be used with this input. The rules of the fleet decide, or a person.",
             approve,
         ),
         Tool::new(
             "ask_person",
-            "Asks a person a question and waits for the answer, which may take long.",
+            "Asks a person a question and waits for the answer. This may take a long time.",
             ask_person,
         ),
-        Tool::new("work_item", "The work item that this job is about, if there is one.", work_item),
+        Tool::new("work_item", "Returns the work item of this job, if there is one.", work_item),
         Tool::new(
             "schedule_followup",
-            "Asks for a further job, later, within the bounds that the fleet sets for the whole chain of such jobs.",
+            "Requests a follow-up job, within the limits that the fleet sets for the chain of follow-ups.",
             schedule_followup,
         ),
         Tool::new(
             "report",
-            "Says what the work of this job came to. A later report takes the place of an earlier one.",
+            "Reports the outcome of this job's work. A later report replaces an earlier one.",
             report,
         ),
     ]

@@ -62,23 +62,27 @@ fn written(value: &impl Serialize) -> ToolResult {
 
 pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
     let mut tools = vec![
-        Tool::new("fleet", "The daemon and its agents: what runs, what waits, what fires next.", fleet),
-        Tool::new("schedules", "All schedules: on or off, when they fire, why they wait.", schedules),
-        Tool::new("jobs", "Jobs, the newest first.", jobs),
-        Tool::new("job", "Everything about one job.", job),
-        Tool::new("output", "What a job said, one message of JSON a line, the last ones.", output),
-        Tool::new("why", "Why a schedule did or did not run: how it stands and its last firings.", why),
-        Tool::new("usage", "What was spent, by day, agent and model.", usage),
-        Tool::new("work", "What is in the queues that work comes from.", work),
-        Tool::new("asks", "What agents wait for a person to say.", asks),
+        Tool::new(
+            "fleet",
+            "Returns the daemon and its agents: running and waiting jobs, and next firings.",
+            fleet,
+        ),
+        Tool::new("schedules", "Lists all schedules: on or off, next firings, and why they wait.", schedules),
+        Tool::new("jobs", "Lists jobs, the newest first.", jobs),
+        Tool::new("job", "Returns the details of one job.", job),
+        Tool::new("output", "Returns the last messages of a job's output, one line of JSON each.", output),
+        Tool::new("why", "Explains why a schedule did or did not run: its state and its last firings.", why),
+        Tool::new("usage", "Returns the spending by day, agent and model.", usage),
+        Tool::new("work", "Lists the items in the queues of work sources.", work),
+        Tool::new("asks", "Lists asks of agents that wait for a person.", asks),
     ];
     if scope >= Scope::Operate {
         tools.extend([
-            Tool::new("trigger", "Makes a job now.", trigger),
+            Tool::new("trigger", "Creates a job now.", trigger),
             Tool::new("cancel", "Ends a job with all its processes.", cancel),
             Tool::new("retry", "Runs a finished job again, as a new one.", retry),
             Tool::new("enable", "Turns a schedule on.", enable),
-            Tool::new("disable", "Turns a schedule off; what runs goes on.", disable),
+            Tool::new("disable", "Turns a schedule off; running jobs continue.", disable),
         ]);
     }
     tools

@@ -98,7 +98,7 @@ impl WebhookReceiver {
         let schedule = found.schedules.iter().find(|known| known.name.as_str() == schedule);
         let schedule = schedule.ok_or_else(unknown)?;
         let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else {
-            let message = format!("{agent}/{} is no webhook", schedule.name);
+            let message = format!("{agent}/{} is not a webhook", schedule.name);
             return Err(ApiProblem::new(Code::NotAWebhook, message));
         };
         let mut secrets: Vec<String> = secret.iter().cloned().collect();
@@ -107,7 +107,7 @@ impl WebhookReceiver {
         secrets.extend(names.iter().filter_map(|name| sources.setting().variable(name)));
         if secrets.is_empty() && !names.is_empty() {
             error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
-            return Err(ApiProblem::unavailable("this webhook is not set up; the log says what is missing"));
+            return Err(ApiProblem::unavailable("this webhook is not set up; the log shows what is missing"));
         }
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }

@@ -28,17 +28,15 @@ fn check_origin(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(
     // A request may also name its host in the URI.
     let is_ours = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
     let Some(host) = host.filter(|_| is_ours) else {
-        let message = "this server does not go by that name; `server.allowed_hosts` in the config lists more";
+        let message =
+            "this server does not accept that host name; add it to `server.allowed_hosts` in the config";
         return Err(ApiProblem::new(Code::Misdirected, message));
     };
     if headers.contains_key("origin") {
         let origin = single_header(headers, "origin").unwrap_or_default();
         let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         if origin.is_none_or(|origin| !origin.eq_ignore_ascii_case(host)) {
-            return Err(ApiProblem::new(
-                Code::Forbidden,
-                "this server takes nothing from the pages of others",
-            ));
+            return Err(ApiProblem::new(Code::Forbidden, "requests from pages of other sites are refused"));
         }
     }
     Ok(())

@@ -34,7 +34,7 @@ impl<S> WriteTimeout<S> {
             let _ = waiting.as_mut().poll(context);
             return Poll::Pending;
         }
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes the answer")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the answer")))
     }
 }
 

@@ -132,11 +132,16 @@ impl Metrics {
             ]
             .map(|(kind, count)| ([agent.clone(), model.clone(), ("kind", kind.to_owned())], count))
         });
-        page.family(MetricKind::Counter, "cowhand_tokens_total", "Tokens, as agents tell them.", tokens);
+        page.family(MetricKind::Counter, "cowhand_tokens_total", "Tokens, as agents report them.", tokens);
         let cost = spent
             .iter()
             .map(|(agent, model, usage)| (labels(agent, model), usage.cost_usd.unwrap_or_default()));
-        page.family(MetricKind::Counter, "cowhand_cost_dollars_total", "Dollars, as agents tell them.", cost);
+        page.family(
+            MetricKind::Counter,
+            "cowhand_cost_dollars_total",
+            "Dollars, as agents report them.",
+            cost,
+        );
         Ok(())
     }
 
@@ -151,7 +156,7 @@ impl Metrics {
         page.family(MetricKind::Counter, "cowhand_work_source_unchanged_total", help, unchanged);
         let left =
             quotas.iter().filter_map(|(name, quota)| Some((of(name), quota.rate_limit.as_ref()?.remaining)));
-        let help = "Requests that a work source still takes from us, as it last said.";
+        let help = "Requests that a work source still accepts, as it last reported.";
         page.family(MetricKind::Gauge, "cowhand_work_source_quota_remaining", help, left);
     }
 }

@@ -62,7 +62,7 @@ fn trigger(agent: &AgentView) -> Markup {
 pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     if schedules.is_empty() {
         return empty(
-            "It has no schedules: it runs when it is asked. How to write one stands in docs/config.md.",
+            "It has no schedules and runs only when it is triggered. docs/config.md describes schedules.",
             None,
         );
     }

@@ -60,7 +60,7 @@ pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
             (None, None) => p.muted { "It has no prompt of its own." },
         }
     };
-    super::layout::part("definition", "Definition", &html! { span.muted { "as the config says" } }, &content)
+    super::layout::part("definition", "Definition", &html! { span.muted { "as in the config" } }, &content)
 }
 
 /// Formats a text as it is, any other value as JSON.

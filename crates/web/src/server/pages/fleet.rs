@@ -85,7 +85,7 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (queued) " waiting" }
-                @if !untold.is_empty() { a.bad href="/work" { (untold.len()) " not told" } }
+                @if !untold.is_empty() { a.bad href="/work" { (untold.len()) " not reported" } }
                 @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {
@@ -179,7 +179,7 @@ fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Marku
                         (marks::job(&job.id))
                         @if let Some(since) = job.attempt_started_at { (marks::elapsed(since, now)) }
                     }
-                    p.last-line { @if line.is_empty() { span.muted { "has said nothing yet" } } @else { (line) } }
+                    p.last-line { @if line.is_empty() { span.muted { "no output yet" } } @else { (line) } }
                 }
             }
         }
@@ -210,7 +210,7 @@ fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
     schedules.sort_by_key(|schedule| schedule.next_run_at);
     if schedules.is_empty() {
         return empty(
-            "No schedule is waiting for a time. All schedules, and how they stand:",
+            "No schedule is waiting for a time. To list all schedules:",
             Some("cowhand schedule list"),
         );
     }

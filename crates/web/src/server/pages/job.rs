@@ -177,7 +177,7 @@ fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
                     a href={ (base) "?view=raw#output" } aria-current=[(view == View::Raw).then_some("true")] { "Raw" }
                 }
             }
-            @if window.total == 0 && !lives { p.empty { "It said nothing, or it ran on another machine." } }
+            @if window.total == 0 && !lives { p.empty { "It has no output, or it ran on another machine." } }
             @if window.after > 0 {
                 nav.pager aria-label="Earlier output" {
                     a href=(part(0)) { "First" }
@@ -211,7 +211,7 @@ fn fork(job: &JobRecord) -> Markup {
         dialog #fork aria-labelledby="fork-title" {
             form data-post={ "/api/v1/jobs/" (job.id.as_str()) "/fork" } data-then="job" {
                 h2 #fork-title { "Fork" }
-                p.muted { "A new job that goes on from this one's session, with this prompt." }
+                p.muted { "Creates a new job that continues this job's session with this prompt." }
                 label for="fork-prompt" { "Prompt" }
                 textarea #fork-prompt name="prompt" rows="8" { (text::plain(job.prompt.as_deref().unwrap_or_default())) }
                 div.buttons {

@@ -49,7 +49,7 @@ pub(super) async fn enter(
             StatusCode::UNAUTHORIZED,
             "This link is used up",
             &html! {
-                p.lead { "A link works once, and for ten minutes. Type this where the fleet runs, and open what it prints:" }
+                p.lead { "A link works once, and for ten minutes. Run this where the fleet runs, and open the link that it prints:" }
                 pre.type-this { "cowhand dashboard" }
                 p { "If you are in already, " a href="/" { "go to the fleet" } "." }
             },
@@ -78,7 +78,7 @@ fn not_now(problem: ApiProblem) -> Response {
     let message = problem.message.clone();
     outside(
         problem.into_response().status(),
-        "Nobody can come in at the moment",
+        "Nobody can log in at the moment",
         &html! {
             p.lead { (Text(&message)) }
             p { "The link is not used up: open the same link again when this is over, within ten minutes of its making." }
@@ -109,7 +109,7 @@ pub(super) fn stranger(was_given: bool) -> Response {
         StatusCode::UNAUTHORIZED,
         title,
         &html! {
-            p.lead { "Type this where the fleet runs, and open the link that it prints:" }
+            p.lead { "Run this where the fleet runs, and open the link that it prints:" }
             pre.type-this { "cowhand dashboard" }
             p.muted { "The link works once. After it, this browser is known for " (TOKEN_DAYS) " days; "
                 code { "cowhand token list" } " shows it and " code { "cowhand token revoke" } " ends it." }

@@ -19,7 +19,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         div.page-head { h1 { "Timeline" } (legend()) }
         section #timeline data-live aria-label="The last and the next 24 hours" {
             @if timeline.schedules.is_empty() {
-                (empty("No agent has schedules; `schedules` in the fleet's file adds some. All that can stand there:", Some("cowhand config schema")))
+                (empty("No agent has schedules. Add some with `schedules` in the fleet's file. To show all its keys:", Some("cowhand config schema")))
             } @else {
                 div.lane.axis { span {} (axis(&scale, timeline.now)) }
                 @for lane in &timeline.schedules { (row(lane, &scale, timeline.now)) }

@@ -55,7 +55,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Usage
         (range(usage.since, usage.until))
         @if !usage.budgets.is_empty() { (part("budgets", "Budgets", &html! {}, &budgets::table(&usage.budgets))) }
         @if usage.total.attempts == 0 {
-            (empty("Nothing was spent in these days. Agents tell what they use when they end. To run one:", Some("cowhand trigger AGENT")))
+            (empty("Nothing was spent in these days. Agents report their usage when they end. To run one:", Some("cowhand trigger AGENT")))
         } @else {
             (part("days", "By day", &html! { span.muted { (measure.word()) ", " (usage.time_zone) } }, &days(&usage.days, measure)))
             (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))
@@ -169,7 +169,7 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
 }
 
 fn model(name: Option<&str>) -> Markup {
-    html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not told" } } }
+    html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not reported" } } }
 }
 
 fn bars(what: &str, rows: &[(Markup, &ModelUsage)], measure: Measure) -> Markup {

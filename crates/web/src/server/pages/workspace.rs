@@ -38,7 +38,7 @@ impl WorkspaceDiff {
         let shown = lines().take(MAX_DIFF_LINES).map(|line| {
             let line = plain(&String::from_utf8_lossy(line));
             match line.char_indices().nth(MAX_LINE_LENGTH) {
-                Some((end, _)) => format!("{}… (the line goes on)", &line[..end]),
+                Some((end, _)) => format!("{}… (the line is cut)", &line[..end]),
                 None => line,
             }
         });
@@ -69,11 +69,11 @@ pub(super) fn part(
     let content = html! {
         @match workspace {
             Some(workspace) => (place(workspace)),
-            None => p.muted { "It is removed; what the job changed in it is kept." },
+            None => p.muted { "The workspace is removed; the job's changes are kept." },
         }
         @match changes {
             Some(changes) => (diff(job, changes)),
-            None => p.empty { "What it changes is shown when it has ended." },
+            None => p.empty { "Its changes are shown after it has ended." },
         }
     };
     layout::part("workspace", "Workspace", &html! {}, &content)
@@ -150,7 +150,7 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected} in {page}");
         }
-        assert!(page.contains("It is removed") && page.contains("As text"), "{page}");
+        assert!(page.contains("The workspace is removed") && page.contains("As text"), "{page}");
         assert!(shown("").contains("It changed nothing."));
     }
 
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(page.matches("d-ins").count(), MAX_DIFF_LINES - 1);
         assert!(page.contains("7 more lines are not shown here"), "{}", &page[page.len() - 300..]);
         let page = shown(&format!("+{}\n", "ü".repeat(1 << 20)));
-        assert!(page.contains("(the line goes on)") && page.len() < 10_000);
+        assert!(page.contains("(the line is cut)") && page.len() < 10_000);
     }
 }
