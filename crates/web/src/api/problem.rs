@@ -25,6 +25,7 @@ pub struct ApiProblem {
 /// Serialised form of a problem: the problem details of RFC 9457, and our code, on which a program can
 /// decide.
 #[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Problem")]
 pub(super) struct Details {
     /// Text of the status.
     title: &'static str,
