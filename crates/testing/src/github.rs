@@ -209,7 +209,7 @@ impl Fake {
 async fn answer(State(world): State<Arc<Mutex<World>>>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
-    let asked = routes::Asked::new(&parts, &body);
+    let asked = routes::FakeRequest::new(&parts, &body);
     let (fault, response) = {
         let mut world = world.lock().unwrap();
         if let Some(mut meanwhile) = world.meanwhile.take() {

@@ -4,13 +4,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Default deadline. It is long because machines are shared; only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_mins(2);
-const PAUSE: Duration = Duration::from_millis(10);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
+const POLL_EVERY: Duration = Duration::from_millis(10);
 
 /// Calls `look` until it returns something. Panics after two minutes.
 #[track_caller]
 pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    wait_at_most(PATIENCE, what, look)
+    wait_at_most(WAIT_TIMEOUT, what, look)
 }
 
 /// Calls `look` until it returns something. Panics after `patience`.
@@ -22,6 +22,6 @@ pub fn wait_at_most<T>(patience: Duration, what: &str, mut look: impl FnMut() ->
             return found;
         }
         assert!(Instant::now() < end, "waited in vain for {what}");
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_EVERY);
     }
 }

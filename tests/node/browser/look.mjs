@@ -34,7 +34,7 @@ await story(async ({ browser, page }) => {
   const time = plain.locator('#head time[data-at]').first();
   const [utc, shown] = [await time.getAttribute('datetime'), await time.textContent()];
   assert.equal(utc.slice(11, 19), shown.slice(-8));
-  await plain.getByText('runs no script').waitFor();
+  await plain.getByText('Scripts are turned off').waitFor();
   put('anna.end');
   put('bert.end');
 });

@@ -8,24 +8,24 @@ use std::sync::OnceLock;
 use cowhand_core::config::MASK;
 
 /// What `-c` named.
-static ASKED: OnceLock<PathBuf> = OnceLock::new();
+static CONFIG_OPTION: OnceLock<PathBuf> = OnceLock::new();
 
 /// Stores the path given with `-c` for the messages of this process, which has one command line.
 pub(super) fn remember(config: Option<&Path>) {
     if let Some(config) = config {
-        let _ = ASKED.set(config.to_owned());
+        let _ = CONFIG_OPTION.set(config.to_owned());
     }
 }
 
 /// Returns `cowhand VERB` as the user has to type it.
 pub(super) fn command(verb: &str) -> String {
-    format!("cowhand{} {verb}", option(ASKED.get().map(PathBuf::as_path)))
+    format!("cowhand{} {verb}", option(CONFIG_OPTION.get().map(PathBuf::as_path)))
 }
 
 /// The text with the `-c` in each command that it names in backticks. A command with a masked word becomes one with a
 /// placeholder.
-pub(super) fn advised(text: &str) -> Cow<'_, str> {
-    let option = option(ASKED.get().map(PathBuf::as_path));
+pub(super) fn with_config_option(text: &str) -> Cow<'_, str> {
+    let option = option(CONFIG_OPTION.get().map(PathBuf::as_path));
     match without_masked_words(text) {
         Some(text) => Cow::Owned(with_option(&text, &option).into_owned()),
         None => with_option(text, &option),
@@ -61,12 +61,12 @@ fn without_masked_words(text: &str) -> Option<String> {
 }
 
 /// Returns `-c FILE` as it has to be typed.
-pub(super) fn naming(config: &Path) -> String {
+pub(super) fn config_argument(config: &Path) -> String {
     format!("-c {}", quoted(&config.display().to_string()))
 }
 
 fn option(asked: Option<&Path>) -> String {
-    asked.map(|config| format!(" {}", naming(config))).unwrap_or_default()
+    asked.map(|config| format!(" {}", config_argument(config))).unwrap_or_default()
 }
 
 fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {

@@ -7,30 +7,26 @@ use cowhand_core::duration;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, place};
+use super::{Failure, location};
 use cowhand_web::api::{AgentView, Page};
 
 #[derive(Debug, Args)]
-pub(super) struct Agents {
+pub(super) struct AgentsArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Agents {
+impl AgentsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let agents =
-            place::ask(config, async |client| Ok(client.get::<Page<AgentView>>("agents").await?.items))?;
+            location::ask(config, async |client| Ok(client.get::<Page<AgentView>>("agents").await?.items))?;
         if self.json {
             print::json(&agents);
             return Ok(());
         }
-        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"]).sparing(&[
-            "PLACES",
-            "SCHEDULES",
-            "RUNTIME",
-            "DESCRIPTION",
-        ]);
+        let mut table = Table::new(&["AGENT", "RUNTIME", "PLACES", "SCHEDULES", "DESCRIPTION"])
+            .optional_columns(&["PLACES", "SCHEDULES", "RUNTIME", "DESCRIPTION"]);
         for agent in agents {
             table.row([
                 agent.name.to_string(),
@@ -48,7 +44,7 @@ impl Agents {
 /// Builds the table of the current state of agents.
 pub(super) fn table(agents: &[AgentView], now: Timestamp) -> Table {
     let mut table = Table::new(&["AGENT", "RUNNING", "QUEUED", "LAST JOB", "STATUS", "WHEN", "NEXT"])
-        .sparing(&["WHEN", "NEXT", "QUEUED", "LAST JOB", "STATUS"]);
+        .optional_columns(&["WHEN", "NEXT", "QUEUED", "LAST JOB", "STATUS"]);
     for agent in agents {
         let last = agent.last_job.as_ref();
         table.row([

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 
 use super::advice::command;
 use super::print::{self, Table, plain};
-use super::{Exit, Failure, complete, place};
+use super::{Exit, Failure, complete, location};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AnswerAsked, AnswerWord, Page};
 
 #[derive(Debug, Args)]
-pub(super) struct Asks {
+pub(super) struct AsksArgs {
     /// Show only this ask, in full
     #[arg(value_name = "ASK", add = complete::asks())]
     id: Option<AskName>,
@@ -27,7 +27,7 @@ pub(super) struct Asks {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Approve {
+pub(super) struct ApproveArgs {
     /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
@@ -40,7 +40,7 @@ pub(super) struct Approve {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Deny {
+pub(super) struct DenyArgs {
     /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
@@ -53,7 +53,7 @@ pub(super) struct Deny {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct AnswerIt {
+pub(super) struct AnswerArgs {
     /// ID of the ask, as `cowhand asks` lists it
     #[arg(value_name = "ASK", add = complete::asks())]
     id: AskName,
@@ -64,23 +64,24 @@ pub(super) struct AnswerIt {
     json: bool,
 }
 
-impl Asks {
+impl AsksArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if let Some(id) = &self.id {
-            let ask: Ask = place::ask(config, async |client| Ok(client.get(&format!("asks/{id}")).await?))?;
+            let ask: Ask =
+                location::ask(config, async |client| Ok(client.get(&format!("asks/{id}")).await?))?;
             if self.json {
                 print::json(&ask);
             } else {
-                whole(&ask);
+                print_ask(&ask);
             }
             return Ok(());
         }
         let path = if self.all { "asks?all=1" } else { "asks" };
-        let asks: Page<Ask> = place::ask(config, async |client| Ok(client.get(path).await?))?;
+        let asks: Page<Ask> = location::ask(config, async |client| Ok(client.get(path).await?))?;
         if self.json {
             print::json(&asks.items);
         } else if asks.items.is_empty() {
-            print::line("nobody waits for an answer");
+            print::line("no ask waits for an answer");
         } else {
             table(&asks.items, Timestamp::now()).print();
         }
@@ -88,19 +89,19 @@ impl Asks {
     }
 }
 
-impl Approve {
+impl ApproveArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         answer(config, &self.id, AnswerWord::Allow, self.message, self.json)
     }
 }
 
-impl Deny {
+impl DenyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         answer(config, &self.id, AnswerWord::Deny, self.message, self.json)
     }
 }
 
-impl AnswerIt {
+impl AnswerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         answer(config, &self.id, AnswerWord::Text, Some(self.text), self.json)
     }
@@ -114,7 +115,7 @@ fn answer(
     json: bool,
 ) -> Result<(), Failure> {
     if message.as_deref().is_some_and(|text| text.trim().is_empty()) {
-        return Err(Failure::new(Exit::Usage, "say something: an empty text tells the agent nothing"));
+        return Err(Failure::new(Exit::Usage, "the text is empty; write a reason or an answer"));
     }
     // This is not a security boundary; it only prevents mistakes.
     if std::env::var_os("COWHAND_JOB_ID").is_some() {
@@ -122,7 +123,7 @@ fn answer(
     }
     let asked = AnswerAsked { answer: Some(answer), message };
     let ask: Ask =
-        place::ask(config, async |client| Ok(client.post(&format!("asks/{id}/answer"), &asked).await?))?;
+        location::ask(config, async |client| Ok(client.post(&format!("asks/{id}/answer"), &asked).await?))?;
     if json {
         print::json(&ask);
     } else {
@@ -132,18 +133,14 @@ fn answer(
 }
 
 fn table(asks: &[Ask], now: Timestamp) -> Table {
-    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"]).sparing(&[
-        "ASKED",
-        "STATUS",
-        "UNTIL, OR BY",
-        "AGENT",
-    ]);
+    let mut table = Table::new(&["ASK", "AGENT", "STATUS", "ASKED", "UNTIL, OR BY", "WHAT"])
+        .optional_columns(&["ASKED", "STATUS", "UNTIL, OR BY", "AGENT"]);
     let longest = if print::width().is_some() { 80 } else { usize::MAX };
     for ask in asks {
         let until = match &ask.state {
             AskState::Open => duration::from_now(now, ask.expires_at),
-            AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) => {
-                said.by.as_ref().map(ToString::to_string).unwrap_or_default()
+            AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) => {
+                answered.by.as_ref().map(ToString::to_string).unwrap_or_default()
             }
             AskState::Expired { .. } | AskState::Ended { .. } => String::new(),
         };
@@ -153,14 +150,14 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
             ask.state.status().to_string(),
             duration::from_now(now, ask.asked_at),
             until,
-            folded(&what(ask), longest),
+            folded(&describe(ask), longest),
         ]);
     }
     table
 }
 
 /// Formats the tool with its input, or the question.
-pub(super) fn what(ask: &Ask) -> String {
+pub(super) fn describe(ask: &Ask) -> String {
     match &ask.what {
         Asked::Tool { tool, input } => {
             let command = input.get("command").and_then(serde_json::Value::as_str);
@@ -170,17 +167,19 @@ pub(super) fn what(ask: &Ask) -> String {
     }
 }
 
-fn whole(ask: &Ask) {
+fn print_ask(ask: &Ask) {
     let now = Timestamp::now();
     print::line(format!("{} of {}, asked {}", ask.id, ask.agent, duration::from_now(now, ask.asked_at)));
     print::line(format!("status: {}", ask.state.status()));
     if ask.state == AskState::Open {
         print::line(format!("until:  {}", duration::from_now(now, ask.expires_at)));
     }
-    if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state {
-        let by = said.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
-        print::line(format!("answer: {}{by}", duration::from_now(now, said.answered_at)));
-        if let Some(message) = &said.message {
+    if let AskState::Allowed(answered) | AskState::Denied(answered) | AskState::Answered(answered) =
+        &ask.state
+    {
+        let by = answered.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+        print::line(format!("answer: {}{by}", duration::from_now(now, answered.answered_at)));
+        if let Some(message) = &answered.message {
             print::line(plain(message));
         }
     }
@@ -196,7 +195,7 @@ fn whole(ask: &Ask) {
         let id = &ask.id;
         let yes = match &ask.what {
             Asked::Tool { .. } => command(&format!("approve {id}")),
-            Asked::Question { .. } => command(&format!("answer {id} 'what it hears'")),
+            Asked::Question { .. } => command(&format!("answer {id} 'the answer'")),
         };
         let no = command(&format!("deny {id} -m 'why, or what to do instead'"));
         let ways = format!("\n{yes}\n{no}");

@@ -11,40 +11,46 @@ use cowhand_core::config::report;
 use cowhand_core::event::Event;
 use jiff::Timestamp;
 
-use super::advice::advised;
-use super::place::{Place, cannot, wait};
+use super::advice::with_config_option;
+use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
-use super::started::Started;
+use super::start_options::StartOptions;
 use super::{Exit, Failure, interrupt, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::herdctl::HerdctlFolder;
 use cowhand_run::process::ProcessIdentity;
 use cowhand_store::Imported;
-use cowhand_web::api::{Client, DaemonView, LoginLink, Page, Problem, Status};
+use cowhand_web::api::{ApiProblem, Client, DaemonView, LoginLink, Page, StatusView};
 
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
 /// Longest time for which the socket may exist while no daemon answers.
-const UNANSWERED: Duration = Duration::from_secs(10);
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts a daemon in the background and returns when it is ready, or with the reason why it does not start.
-pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -> Result<(), Failure> {
-    show_warnings(place);
-    if let Some(note) = config::left_by_herdctl(&place.config) {
+pub(super) fn start(
+    location: &FleetLocation,
+    started: &StartOptions,
+    fresh: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    show_warnings(location);
+    if let Some(note) = config::left_by_herdctl(&location.config) {
         print::note(note);
     }
-    let usual = started.listen.default_address(&place.config);
+    let usual = started.listen.default_address(&location.config);
     let mut arguments = started.arguments();
     if fresh {
         arguments.push("--fresh".to_owned());
     }
-    place.state.create().map_err(|error| unusable(place, &error))?;
-    let log = place.state.log();
-    let said = fs::metadata(&log).map_or(0, |log| log.len());
+    location.state.create().map_err(|error| unusable(location, &error))?;
+    let log = location.state.log();
+    let log_offset = fs::metadata(&log).map_or(0, |log| log.len());
     let began = Timestamp::now();
-    let child = spawn(place, &arguments)?;
+    let child = spawn(location, &arguments)?;
     let ready = async {
         let spinner = Spinner::new("starting");
-        interrupt::unless(spinner.during(ready(place, child, said)), Some(GOES_ON)).await
+        interrupt::unless(spinner.during(ready(location, child, log_offset)), Some(DAEMON_MAY_STILL_START))
+            .await
     };
     let daemon = wait(ready)?;
     if json {
@@ -57,31 +63,31 @@ pub(super) fn start(place: &Place, started: &Started, fresh: bool, json: bool) -
     {
         print::note(other_address(usual, url));
     }
-    if HerdctlFolder::beside(&place.config).is_some() {
-        print_import(place, began)?;
+    if HerdctlFolder::beside(&location.config).is_some() {
+        print_import(location, began)?;
     }
     if daemon.url.is_some() && io::stdout().is_terminal() && !json {
-        print_link(&place.ask(async |client| Ok(client.post("login", &()).await?))?);
+        print_link(&location.ask(async |client| Ok(client.post("login", &()).await?))?);
     }
     Ok(())
 }
 
 /// Prints what this start imported from herdctl. The import is among the first events of a fleet.
-fn print_import(place: &Place, began: Timestamp) -> Result<(), Failure> {
+fn print_import(location: &FleetLocation, began: Timestamp) -> Result<(), Failure> {
     let events: Page<Event> =
-        place.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
+        location.ask(async |client| Ok(client.get("events?after=0&limit=1000").await?))?;
     let imported = events.items.iter().filter(|event| event.at >= began);
     imported.filter_map(|event| Imported::of(&event.fact)).for_each(print::note);
     Ok(())
 }
 
 /// Prints the warnings of `config check`. The daemon itself reports errors, and does not start.
-fn show_warnings(place: &Place) {
-    let FromDisk { loaded, env_notes, .. } = config::load(&place.config);
+fn show_warnings(location: &FleetLocation) {
+    let FromDisk { loaded, env_notes, .. } = config::load(&location.config);
     env_notes.iter().for_each(print::note);
     if loaded.errors() == 0 && loaded.warnings() > 0 {
         let here = std::env::current_dir().unwrap_or_default();
-        anstream::eprintln!("{}", advised(&report::render(&loaded, &here, true)));
+        anstream::eprintln!("{}", with_config_option(&report::render(&loaded, &here, true)));
     }
 }
 
@@ -105,36 +111,36 @@ pub(super) fn ready_line(url: Option<&str>) -> String {
     url.map_or_else(|| "ready".to_owned(), |url| format!("ready {url}"))
 }
 
-const GOES_ON: &str = "the daemon may come up all the same; `cowhand status` tells";
+const DAEMON_MAY_STILL_START: &str = "the daemon may still start; `cowhand status` shows whether it runs";
 
-async fn ready(place: &Place, mut child: Child, said: u64) -> Result<DaemonView, Failure> {
-    let patience = Instant::now() + UNANSWERED;
+async fn ready(location: &FleetLocation, mut child: Child, log_offset: u64) -> Result<DaemonView, Failure> {
+    let patience = Instant::now() + SOCKET_TIMEOUT;
     loop {
         if let Some(status) = child.try_wait().map_err(|error| cannot("lost the daemon", &error))? {
-            return Err(Failure::new(Exit::of_code(status.code()), tail(place, said).trim()));
+            return Err(Failure::new(Exit::of_code(status.code()), tail(location, log_offset).trim()));
         }
-        match daemon(place).await {
+        match daemon(location).await {
             Ok(Some(daemon)) if daemon.pid == Some(child.id()) => return Ok(daemon),
             // A daemon that was killed a moment ago may still hold the socket.
             Err(problem) if Instant::now() > patience => return Err(problem.into()),
             Ok(_) | Err(_) => {}
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_DAEMON_EVERY).await;
     }
 }
 
-fn spawn(place: &Place, arguments: &[String]) -> Result<Child, Failure> {
+fn spawn(location: &FleetLocation, arguments: &[String]) -> Result<Child, Failure> {
     let log = OpenOptions::new()
         .create(true)
         .append(true)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
-        .open(place.state.log());
+        .open(location.state.log());
     let log = log.map_err(|error| cannot("cannot write the log", &error))?;
     let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
     Command::new(program)
         .arg("-c")
-        .arg(&place.config)
+        .arg(&location.config)
         .args(["start", "--behind"])
         .args(arguments)
         .stdin(Stdio::null())
@@ -144,27 +150,27 @@ fn spawn(place: &Place, arguments: &[String]) -> Result<Child, Failure> {
         .map_err(|error| cannot("cannot start the daemon", &error))
 }
 
-async fn daemon(place: &Place) -> Result<Option<DaemonView>, Problem> {
-    let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
-    Ok(Some(client.get::<Status>("status").await?.daemon))
+async fn daemon(location: &FleetLocation) -> Result<Option<DaemonView>, ApiProblem> {
+    let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };
+    Ok(Some(client.get::<StatusView>("status").await?.daemon))
 }
 
 /// Returns the reason why the daemon ended: the error in its log after the offset `from`.
-fn tail(place: &Place, from: u64) -> String {
+fn tail(location: &FleetLocation, from: u64) -> String {
     let mut text = String::new();
-    let read = fs::File::open(place.state.log()).and_then(|mut log| {
+    let read = fs::File::open(location.state.log()).and_then(|mut log| {
         log.seek(SeekFrom::Start(from))?;
         log.read_to_string(&mut text)
     });
     match read {
-        Ok(_) => last_words(&text),
+        Ok(_) => last_error(&text),
         Err(error) => format!("the daemon ended, and its log cannot be read: {error}"),
     }
 }
 
 /// Returns the error with which a daemon ended, from its log in text or JSON; the whole log if it has no
 /// error.
-fn last_words(log: &str) -> String {
+fn last_error(log: &str) -> String {
     let as_json = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
     let message = |line: &str| Some(as_json(line)?.get("message")?.as_str()?.to_owned());
     let is_error = |line: &&str| as_json(line).is_some_and(|json| json["level"] == "ERROR");
@@ -178,23 +184,23 @@ fn last_words(log: &str) -> String {
 }
 
 /// Builds the failure for a state folder that cannot be used.
-pub(super) fn unusable(place: &Place, error: &io::Error) -> Failure {
-    cannot(&format!("cannot use the state folder {}", place.state.path().display()), error)
+pub(super) fn unusable(location: &FleetLocation, error: &io::Error) -> Failure {
+    cannot(&format!("cannot use the state folder {}", location.state.path().display()), error)
 }
 
 /// Waits until nobody holds the state folder and the process, if known, has ended. Returns whether both
 /// happened in time.
-pub(super) async fn gone(
-    place: &Place,
+pub(super) async fn wait_until_stopped(
+    location: &FleetLocation,
     process: Option<ProcessIdentity>,
     patience: Duration,
 ) -> Result<bool, Failure> {
     let until = Instant::now() + patience;
     loop {
-        match place.state.lock() {
+        match location.state.lock() {
             Ok(Some(_)) => break,
             Ok(None) if Instant::now() >= until => return Ok(false),
-            Ok(None) => tokio::time::sleep(LOOK).await,
+            Ok(None) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
             Err(error) => return Err(cannot("cannot look at the state folder's lock", &error)),
         }
     }
@@ -203,7 +209,7 @@ pub(super) async fn gone(
         match process.lives() {
             Ok(false) => return Ok(true),
             Ok(true) if Instant::now() >= until => return Ok(false),
-            Ok(true) => tokio::time::sleep(LOOK).await,
+            Ok(true) => tokio::time::sleep(POLL_DAEMON_EVERY).await,
             Err(error) => return Err(cannot("cannot look at the daemon's process", &error)),
         }
     }
@@ -211,12 +217,12 @@ pub(super) async fn gone(
 
 #[cfg(test)]
 mod tests {
-    use super::last_words;
+    use super::last_error;
 
     #[test]
-    fn only_the_error_is_told() {
+    fn only_the_error_is_returned() {
         let warned = "2026-11-16T15:00:00Z  WARN fleet.yaml: odd\n";
-        for (log, told) in [
+        for (log, expected) in [
             (format!("{warned}error: cannot listen\n  on 1"), "error: cannot listen\n  on 1"),
             ("killed".to_owned(), "killed"),
             (
@@ -226,7 +232,7 @@ mod tests {
             ),
             ("{\"level\":\"WARN\",\"message\":\"odd\"}".to_owned(), "odd"),
         ] {
-            assert_eq!(last_words(&log), told, "{log}");
+            assert_eq!(last_error(&log), expected, "{log}");
         }
     }
 }

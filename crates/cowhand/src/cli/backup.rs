@@ -9,13 +9,13 @@ use cowhand_core::size::in_words;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::place::{Place, WayIn, cannot};
+use super::location::{Connection, FleetLocation, cannot};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::{self, Contents};
 use cowhand_engine::config;
 
 #[derive(Debug, Args)]
-pub(super) struct Backup {
+pub(super) struct BackupArgs {
     /// File to write; an existing file is not overwritten
     file: PathBuf,
     /// Leave out the output of jobs
@@ -34,14 +34,14 @@ struct Made<'m> {
     outputs: u64,
 }
 
-impl Backup {
+impl BackupArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let location = FleetLocation::find(config)?;
         if self.file.symlink_metadata().is_ok() {
             return Err(self.exists());
         }
-        let (contents, bytes) = place.ask(async |client| {
-            if client.is_alone() && !has_store(&place) {
+        let (contents, bytes) = location.ask(async |client| {
+            if client.is_alone() && !has_store(&location) {
                 let nothing = "there is no store yet, so there is nothing to back up";
                 return Err(Failure::new(Exit::Refused, nothing));
             }
@@ -66,7 +66,7 @@ impl Backup {
     }
 
     /// Writes the backup under a temporary name until it is complete and on disk.
-    async fn write(&self, client: &WayIn<'_>) -> Result<(Contents, u64), Failure> {
+    async fn write(&self, client: &Connection<'_>) -> Result<(Contents, u64), Failure> {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);
@@ -75,7 +75,7 @@ impl Backup {
         client.download(asked, &mut file).await?;
         file.as_file().sync_all().map_err(|error| failed(&error))?;
         let contents = backup::inspect(file.path()).await.map_err(|error| {
-            Failure::new(Exit::CannotRunHere, format!("the backup is no good and was not kept: {error:#}"))
+            Failure::new(Exit::CannotRunHere, format!("the backup is damaged and was removed: {error:#}"))
         })?;
         let bytes = file.as_file().metadata().map_err(|error| failed(&error))?.len();
         file.persist_noclobber(&self.file).map_err(|error| match error.error.kind() {
@@ -87,8 +87,8 @@ impl Backup {
     }
 }
 
-fn has_store(place: &Place) -> bool {
-    place.state.database().exists() || config::load(&place.config).loaded.roster.store.is_some()
+fn has_store(location: &FleetLocation) -> bool {
+    location.state.database().exists() || config::load(&location.config).loaded.roster.store.is_some()
 }
 
 pub(super) fn in_number(jobs: u64) -> String {

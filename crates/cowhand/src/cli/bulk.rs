@@ -6,14 +6,14 @@ use clap::Args;
 use cowhand_core::id::JobName;
 use cowhand_core::job::{JobRecord, JobStatus};
 
-use super::filter::Filter;
-use super::place::WayIn;
+use super::filter::JobFilterArgs;
+use super::location::Connection;
 use super::{Failure, print};
 
 #[derive(Debug, Args)]
-pub(super) struct Many {
+pub(super) struct BulkArgs {
     #[command(flatten)]
-    pub(super) filter: Filter,
+    pub(super) filter: JobFilterArgs,
     /// Do not ask for confirmation
     #[arg(long, short, conflicts_with = "id")]
     yes: bool,
@@ -22,7 +22,7 @@ pub(super) struct Many {
 /// Returns the job that is named, or none if a filter selects the jobs.
 pub(super) fn one_or_many<'n>(
     named: Option<&'n JobName>,
-    many: &Many,
+    many: &BulkArgs,
     all: bool,
     verb: &str,
 ) -> Result<Option<&'n JobName>, Failure> {
@@ -37,12 +37,12 @@ pub(super) fn one_or_many<'n>(
     }
 }
 
-impl Many {
+impl BulkArgs {
     /// Returns the matching jobs with the requested status, or with the `usual` statuses of the verb if none
     /// is requested.
     pub(super) async fn matching(
         &self,
-        client: &WayIn<'_>,
+        client: &Connection<'_>,
         usual: &[JobStatus],
     ) -> Result<Vec<JobRecord>, Failure> {
         let is_live = |status: JobStatus| matches!(status, JobStatus::Pending | JobStatus::Running);
@@ -60,7 +60,7 @@ impl Many {
         };
         let mut matching = Vec::new();
         for status in statuses {
-            let filter = Filter { status: Some(status), ..self.filter.clone() };
+            let filter = JobFilterArgs { status: Some(status), ..self.filter.clone() };
             matching.extend(filter.jobs(client, None, None).await?.0);
         }
         Ok(matching)
@@ -87,11 +87,11 @@ impl Many {
                 "{count} {matches}; give `--yes` to {verb} {them} without a question"
             )));
         }
-        for job in matching.iter().take(SHOWN) {
+        for job in matching.iter().take(MAX_JOBS_SHOWN) {
             anstream::eprintln!("  {}  {}  {}", job.id, job.agent, job.status);
         }
-        if matching.len() > SHOWN {
-            anstream::eprintln!("  … and {} more", matching.len() - SHOWN);
+        if matching.len() > MAX_JOBS_SHOWN {
+            anstream::eprintln!("  … and {} more", matching.len() - MAX_JOBS_SHOWN);
         }
         anstream::eprint!("{verb} {count}? [y/N] ");
         let mut answer = String::new();
@@ -106,7 +106,7 @@ impl Many {
 }
 
 /// Number of jobs that are listed before the question.
-const SHOWN: usize = 10;
+const MAX_JOBS_SHOWN: usize = 10;
 
 /// Formats a count of jobs: `1 job`, `3 jobs`.
 pub(super) fn jobs(count: usize) -> String {

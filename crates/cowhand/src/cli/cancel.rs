@@ -6,18 +6,18 @@ use clap::Args;
 use cowhand_core::id::JobName;
 use cowhand_core::job::{JobRecord, JobStatus};
 
-use super::bulk::{self, Many};
-use super::place::WayIn;
-use super::{Failure, complete, job, place, print};
+use super::bulk::{self, BulkArgs};
+use super::location::Connection;
+use super::{Failure, complete, job, location, print};
 use cowhand_web::api::Code;
 
 #[derive(Debug, Args)]
-pub(super) struct Cancel {
+pub(super) struct CancelArgs {
     /// Job to cancel, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::live_jobs())]
     id: Option<JobName>,
     #[command(flatten)]
-    many: Many,
+    many: BulkArgs,
     /// Cancel every pending or running job
     #[arg(long, conflicts_with_all = ["id", "Filter"])]
     all: bool,
@@ -26,11 +26,11 @@ pub(super) struct Cancel {
     json: bool,
 }
 
-impl Cancel {
+impl CancelArgs {
     /// Returns after the processes have ended, so that it can print how they ended.
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, self.all, "cancel")?;
-        place::ask(config, async |client| match one {
+        location::ask(config, async |client| match one {
             Some(name) => {
                 let job: JobRecord = client.post(&format!("jobs/{name}/cancel"), &()).await?;
                 job::print(&ended(client, &job).await?, self.json);
@@ -40,7 +40,7 @@ impl Cancel {
         })
     }
 
-    async fn cancel_many(&self, client: &WayIn<'_>) -> Result<(), Failure> {
+    async fn cancel_many(&self, client: &Connection<'_>) -> Result<(), Failure> {
         let live = [JobStatus::Pending, JobStatus::Running];
         let matching = self.many.matching(client, &live).await?;
         if !self.many.confirmed(&matching, "Cancel", self.json)? {
@@ -76,7 +76,7 @@ impl Cancel {
     }
 }
 
-async fn ended(client: &WayIn<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {
-    let goes_on = format!("{id} is being ended; `cowhand job {id}` tells how far it is", id = job.id);
+async fn ended(client: &Connection<'_>, job: &JobRecord) -> Result<JobRecord, Failure> {
+    let goes_on = format!("{id} is being cancelled; `cowhand job {id}` shows its status", id = job.id);
     job::ended(client, &job.id, &goes_on).await
 }

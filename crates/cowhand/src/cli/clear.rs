@@ -5,11 +5,11 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::id::AgentName;
 
-use super::{Failure, complete, place, print};
+use super::{Failure, complete, location, print};
 use cowhand_web::api::AgentView;
 
 #[derive(Debug, Args)]
-pub(super) struct Clear {
+pub(super) struct ClearArgs {
     /// Agent whose sessions are cleared
     #[arg(add = complete::agents())]
     agent: AgentName,
@@ -18,14 +18,14 @@ pub(super) struct Clear {
     json: bool,
 }
 
-impl Clear {
+impl ClearArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let view: AgentView = client.post(&format!("agents/{}/clear", self.agent), &()).await?;
             if self.json {
                 print::json(&view);
             } else {
-                print::line(format!("{} is to begin anew.", self.agent));
+                print::line(format!("The sessions of {} are cleared.", self.agent));
             }
             Ok(())
         })

@@ -14,18 +14,18 @@ use cowhand_core::job::{JobRecord, JobStatus};
 use cowhand_core::roster::Roster;
 
 use super::Failure;
-use super::place::{Place, WayIn};
+use super::location::{Connection, FleetLocation};
 use cowhand_engine::config;
 use cowhand_engine::state::StateFolder;
 use cowhand_web::api::Page;
 
 /// Environment variable with which a shell requests completions.
-pub(super) const VARIABLE: &str = "COWHAND_COMPLETE";
+pub(super) const COMPLETE_VARIABLE: &str = "COWHAND_COMPLETE";
 
 /// Longest wait for an answer, as long as a person waits for a completion.
-const PATIENCE: Duration = Duration::from_secs(2);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest number of jobs that are offered, more than anybody reads.
-const MOST: usize = 50;
+const MAX_JOBS_OFFERED: usize = 50;
 
 pub(super) fn agents() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| names(current, agent_names))
@@ -118,7 +118,7 @@ fn jobs_that(current: &OsStr, wanted: impl Fn(JobStatus) -> bool) -> Vec<Complet
         let id = if short { job.id.suffix().to_owned() } else { job.id.to_string() };
         id.starts_with(current).then(|| candidate(id, format!("{} {}", job.agent, job.status)))
     });
-    offered.take(MOST).collect()
+    offered.take(MAX_JOBS_OFFERED).collect()
 }
 
 fn candidate(value: String, help: String) -> CompletionCandidate {
@@ -126,14 +126,16 @@ fn candidate(value: String, help: String) -> CompletionCandidate {
 }
 
 /// Sends a request to the fleet. Returns none if the config has errors or no answer comes in time.
-fn ask<T>(question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>) -> Option<T> {
+fn ask<T>(question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>) -> Option<T> {
     let file = config_file()?;
     if config::load(&file).loaded.errors() > 0 {
         return None;
     }
-    let place = Place { state: StateFolder::beside(&file), config: file };
-    let answer = place.ask(async |client| {
-        tokio::time::timeout(PATIENCE, question(client)).await.unwrap_or_else(|_| Err(Failure::usage("")))
+    let location = FleetLocation { state: StateFolder::beside(&file), config: file };
+    let answer = location.ask(async |client| {
+        tokio::time::timeout(COMPLETION_TIMEOUT, question(client))
+            .await
+            .unwrap_or_else(|_| Err(Failure::usage("")))
     });
     answer.ok()
 }
@@ -141,11 +143,11 @@ fn ask<T>(question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>) -> Optio
 /// Returns the config that `-c` names on the typed line, or the one found from the current directory.
 fn config_file() -> Option<PathBuf> {
     let words = words();
-    let named = words.iter().enumerate().find_map(|(place, word)| {
+    let named = words.iter().enumerate().find_map(|(index, word)| {
         let word = word.to_str()?;
         match word.strip_prefix("--config=") {
             Some(path) => Some(OsString::from(path)),
-            None if matches!(word, "-c" | "--config") => words.get(place + 1).cloned(),
+            None if matches!(word, "-c" | "--config") => words.get(index + 1).cloned(),
             None => None,
         }
     });

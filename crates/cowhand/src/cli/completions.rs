@@ -3,11 +3,11 @@
 use clap::{Args, ValueEnum};
 use clap_complete::env::Shells;
 
-use super::place::cannot;
+use super::location::cannot;
 use super::{Failure, complete, print};
 
 #[derive(Debug, Args)]
-pub(super) struct Completions {
+pub(super) struct CompletionsArgs {
     /// Shell to print the script for
     shell: Shell,
 }
@@ -21,7 +21,7 @@ enum Shell {
     Zsh,
 }
 
-impl Completions {
+impl CompletionsArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let name = match self.shell {
             Shell::Bash => "bash",
@@ -32,8 +32,13 @@ impl Completions {
         };
         let mut script = Vec::new();
         if let Some(shell) = Shells::builtins().completer(name) {
-            let written =
-                shell.write_registration(complete::VARIABLE, "cowhand", "cowhand", "cowhand", &mut script);
+            let written = shell.write_registration(
+                complete::COMPLETE_VARIABLE,
+                "cowhand",
+                "cowhand",
+                "cowhand",
+                &mut script,
+            );
             written.map_err(|error| cannot("cannot write completions", &error))?;
         }
         print::part(String::from_utf8_lossy(&script));

@@ -5,41 +5,41 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use cowhand_core::config::{Loaded, editor, report};
 
-use super::advice::advised;
-use super::place::Place;
+use super::advice::with_config_option;
+use super::location::FleetLocation;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Config {
+pub(super) enum ConfigVerb {
     /// Find all errors, with file, line and column
-    Check(Output),
+    Check(ConfigOutputArgs),
     /// Print the config as it runs: resolved, merged, secrets masked
-    Show(Output),
+    Show(ConfigOutputArgs),
     /// Print the JSON Schema, for completion in editors
-    Schema(Schema),
+    Schema(ConfigSchemaArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct ConfigOutputArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Schema {
+pub(super) struct ConfigSchemaArgs {
     /// Print the schema of an agent file instead of the fleet's file
     #[arg(long)]
     agent: bool,
 }
 
-impl Config {
+impl ConfigVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::Check(output) => check(config, output.json),
             Self::Show(output) => show(config, output.json),
-            Self::Schema(Schema { agent }) => {
+            Self::Schema(ConfigSchemaArgs { agent }) => {
                 let schema = if agent { editor::agent_schema() } else { editor::fleet_schema() };
                 print::line(format!("{schema:#}"));
                 Ok(())
@@ -55,7 +55,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
         return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
     }
     if !loaded.problems.is_empty() {
-        anstream::eprintln!("{}", advised(&report::render(&loaded, &base, true)));
+        anstream::eprintln!("{}", with_config_option(&report::render(&loaded, &base, true)));
     }
     if loaded.errors() > 0 {
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
@@ -67,7 +67,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     let (loaded, base) = load(config)?;
     if loaded.errors() > 0 {
-        anstream::eprintln!("{}", advised(&report::render(&loaded, &base, true)));
+        anstream::eprintln!("{}", with_config_option(&report::render(&loaded, &base, true)));
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
     if json {
@@ -86,11 +86,11 @@ fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
     let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;
-    let place = Place::of(found.file);
-    let config::FromDisk { loaded, notes, .. } = config::load(&place.config);
-    place.note(found.note);
-    if place.runs_other_file().is_some() {
-        print::note(format!("this is about {}", place.config.display()));
+    let location = FleetLocation::of(found.file);
+    let config::FromDisk { loaded, notes, .. } = config::load(&location.config);
+    location.note(found.note);
+    if location.runs_other_file().is_some() {
+        print::note(format!("this is about {}", location.config.display()));
     }
     notes.iter().for_each(print::note);
     Ok((loaded, here))

@@ -4,19 +4,19 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Failure, place, print};
+use super::{Failure, location, print};
 use cowhand_web::api::LoginLink;
 
 #[derive(Debug, Args)]
-pub(super) struct Dashboard {
+pub(super) struct DashboardArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Dashboard {
+impl DashboardArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let link: LoginLink = place::ask(config, async |client| Ok(client.post("login", &()).await?))?;
+        let link: LoginLink = location::ask(config, async |client| Ok(client.post("login", &()).await?))?;
         if self.json {
             print::json(&link);
         } else {

@@ -8,7 +8,7 @@ use cowhand_core::config::{Loaded, report};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
-use super::place::{Place, wait};
+use super::location::{FleetLocation, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::config::{self, FromDisk};
 use cowhand_engine::doctor::{self, Finding, Subject};
@@ -16,45 +16,45 @@ use cowhand_engine::prune::files;
 use cowhand_engine::state::StateFolder;
 use cowhand_run::sandbox::writable;
 use cowhand_store::{Store, is_postgres};
-use cowhand_web::api::{Client, Code, Page, Status};
+use cowhand_web::api::{Client, Code, Page, StatusView};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug, Args)]
-pub(super) struct Doctor {
+pub(super) struct DoctorArgs {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
 }
 
-impl Doctor {
+impl DoctorArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
-        let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&place.config);
+        let location = FleetLocation::find(config)?;
+        let FromDisk { loaded, variables, env_notes, files, .. } = config::load(&location.config);
         let mut findings = vec![
-            Finding::of("config", of_config(&loaded, &place.config)),
-            Finding::of("state folder", folder(&place.state)),
-            Finding::of("store", wait(async { Ok(store(&place, loaded.roster.store.as_deref()).await) })?),
-            disk_use(&place.state),
-            Finding::of("daemon", wait(async { Ok(daemon(&place).await) })?),
+            Finding::of("config", of_config(&loaded, &location.config)),
+            Finding::of("state folder", folder(&location.state)),
+            Finding::of("store", wait(async { Ok(store(&location, loaded.roster.store.as_deref()).await) })?),
+            disk_use(&location.state),
+            Finding::of("daemon", wait(async { Ok(daemon(&location).await) })?),
             Finding::of("clock", clock(Timestamp::now())),
         ];
         let has_config = findings[0].ok;
-        let other = place.runs_other_file();
+        let other = location.runs_other_file();
         findings.extend(other.map(|other| Finding { warning: true, ..Finding::of("daemon", Ok(other)) }));
         findings.extend(
             env_notes.into_iter().map(|note| Finding { warning: true, ..Finding::of("variables", Ok(note)) }),
         );
         findings.extend(
-            config::left_by_herdctl(&place.config)
+            config::left_by_herdctl(&location.config)
                 .map(|note| Finding { warning: true, ..Finding::of("herdctl", Ok(note)) }),
         );
-        let base = place.config.parent().unwrap_or(Path::new(""));
+        let base = location.config.parent().unwrap_or(Path::new(""));
         let setting =
             SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
         let sources = Arc::new(WorkSources::new(Arc::default(), setting));
-        let (roster, state) = (Arc::new(loaded.roster), place.state.clone());
+        let (roster, state) = (Arc::new(loaded.roster), location.state.clone());
         let subject = Subject { roster, state, variables, files, sources };
-        findings.extend(wait(async { Ok(examine(&place.state, subject).await) })?);
+        findings.extend(wait(async { Ok(examine(&location.state, subject).await) })?);
         if self.json {
             print::json(&findings);
         } else {
@@ -136,16 +136,16 @@ const fn is_large(bytes: u64, files: usize) -> bool {
     bytes > 1_000_000_000 || files > 10_000
 }
 
-async fn store(place: &Place, configured: Option<&str>) -> Result<String, String> {
-    let state = &place.state;
+async fn store(location: &FleetLocation, configured: Option<&str>) -> Result<String, String> {
+    let state = &location.state;
     // The daemon may have opened another file than the one at this path now.
     if let Ok(Some(client)) = Client::of_daemon(state).await {
-        let status = client.get::<Status>("status").await.map_err(|problem| problem.message)?;
+        let status = client.get::<StatusView>("status").await.map_err(|problem| problem.message)?;
         if let Some(problem) = status.daemon.store_problem {
             return Err(problem);
         }
     }
-    if configured.is_some_and(|place| !is_postgres(place)) {
+    if configured.is_some_and(|address| !is_postgres(address)) {
         return Err(
             "not looked at, since `store` in the config is no address of a PostgreSQL server".to_owned()
         );
@@ -153,7 +153,7 @@ async fn store(place: &Place, configured: Option<&str>) -> Result<String, String
     let database = state.database();
     state.check().map_err(|_| "not looked at, since the state folder is refused".to_owned())?;
     if configured.is_none() && !database.exists() {
-        if let Some(gone) = place.store_gone() {
+        if let Some(gone) = location.store_gone() {
             return Err(gone.to_string());
         }
         return Ok("not there yet; the first start makes it".to_owned());
@@ -168,15 +168,15 @@ async fn store(place: &Place, configured: Option<&str>) -> Result<String, String
     let checked = checked.await.map_err(|error| error.to_string());
     store.close().await;
     // The address of a server may contain a password.
-    let place = if configured.is_some() { "the configured server" } else { &file };
-    Ok(format!("{place} answers all {} kinds of question, and what it holds can be read", checked?))
+    let name = if configured.is_some() { "the configured server" } else { &file };
+    Ok(format!("{name} answers all {} kinds of question, and what it holds can be read", checked?))
 }
 
-async fn daemon(place: &Place) -> Result<String, String> {
-    let state = &place.state;
+async fn daemon(location: &FleetLocation) -> Result<String, String> {
+    let state = &location.state;
     let answer = async {
         let Some(client) = Client::of_daemon(state).await? else { return Ok(None) };
-        client.get::<Status>("status").await.map(Some)
+        client.get::<StatusView>("status").await.map(Some)
     };
     match answer.await {
         Ok(Some(status)) => {
@@ -187,10 +187,10 @@ async fn daemon(place: &Place) -> Result<String, String> {
         Ok(None) if state.is_locked() => {
             Err("one holds the state folder but does not answer; its log may say why".to_owned())
         }
-        Ok(None) if place.store_gone().is_some() => {
+        Ok(None) if location.store_gone().is_some() => {
             Ok("not running, and cannot start; `store` above says why".to_owned())
         }
-        Ok(None) => Ok(format!("not running; {}", place.how_to_start())),
+        Ok(None) => Ok(format!("not running; {}", location.how_to_start())),
         Err(problem) if problem.code == Code::StoreUnavailable => {
             Ok("running, but its store cannot be read".to_owned())
         }

@@ -9,14 +9,14 @@ use cowhand_core::event::{Event, Fact, JobOutput};
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::follow::Until;
-use super::{Failure, follow, interrupt, number, place, print};
+use super::follow::FollowUntil;
+use super::{Failure, follow, interrupt, location, number, print};
 use cowhand_engine::view::line::readable;
 use cowhand_web::api::Page;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(super) struct Events {
+pub(super) struct EventsArgs {
     /// Continue with new events as they happen
     #[arg(short, long)]
     follow: bool,
@@ -37,12 +37,12 @@ pub(super) struct Events {
     json: bool,
 }
 
-impl Events {
+impl EventsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let after = self.after.map(|after| format!("&after={after}")).unwrap_or_default();
         let audit = if self.audit { "&audit=1" } else { "" };
         let address = format!("events?limit={}{after}{audit}", self.limit);
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let events = client.get::<Page<Event>>(&address).await?.items;
             let columns = Columns::of(&events);
             for event in &events {
@@ -54,33 +54,34 @@ impl Events {
             let last = events.last().map_or(self.after.unwrap_or_default(), |event| event.seq);
             let output = if self.output { "&output=1" } else { "" };
             let address = |last: i64| format!("events?follow=1&after={last}{audit}{output}");
-            let heard = Cell::new(last);
-            let hear = |last, line: &str| {
+            let last_seq = Cell::new(last);
+            let on_line = |last, line: &str| {
                 if let Ok(output) = serde_json::from_str::<JobOutput>(line) {
                     self.print_output(&output, &columns);
                     return last;
                 }
                 let Ok(event) = serde_json::from_str::<Event>(line) else { return last };
                 self.print(&event, &columns);
-                heard.set(event.seq);
+                last_seq.set(event.seq);
                 event.seq
             };
-            let goes_on = || Some(format!("`cowhand events -f --after {}` goes on from here", heard.get()));
-            let follows = follow::lines(client, Until::Never, last, address, hear);
-            interrupt::unless_telling(follows, goes_on).await
+            let goes_on =
+                || Some(format!("`cowhand events -f --after {}` continues from here", last_seq.get()));
+            let follows = follow::lines(client, FollowUntil::Never, last, address, on_line);
+            interrupt::unless_with_note(follows, goes_on).await
         })
     }
 
     /// Prints a line of output for people; leaves out parts that only programs need.
-    fn print_output(&self, said: &JobOutput, columns: &Columns) {
+    fn print_output(&self, job_output: &JobOutput, columns: &Columns) {
         if self.json {
-            print::line(serde_json::to_string(said).unwrap_or_default());
+            print::line(serde_json::to_string(job_output).unwrap_or_default());
             return;
         }
-        let Some(text) = readable(&said.output.to_string()) else { return };
-        let when = print::padded(&duration::from_now(Timestamp::now(), said.at), columns.when);
+        let Some(text) = readable(&job_output.output.to_string()) else { return };
+        let when = print::padded(&duration::from_now(Timestamp::now(), job_output.at), columns.when);
         let kind = print::padded("job:output", columns.kind);
-        let head = format!("{:>6}  {when}  {kind}  {}", "", said.job);
+        let head = format!("{:>6}  {when}  {kind}  {}", "", job_output.job);
         for line in text.lines() {
             print_line(&head, line);
         }
@@ -123,24 +124,24 @@ impl Events {
 }
 
 /// Indentation of the continuation of a wrapped line.
-const INDENT: usize = 8;
+const CONTINUATION_INDENT: usize = 8;
 
 /// Prints an event. The head contains names and ids, which are never cut: a narrow terminal shows them on
 /// several lines. The text after it is cut.
 fn print_line(head: &str, text: &str) {
     // Room for a short word and the mark that shows the cut.
-    const LEAST: usize = 4;
+    const MIN_TEXT_WIDTH: usize = 4;
     let gap = if text.is_empty() || head.ends_with("  ") { "" } else { "  " };
-    let room = if text.is_empty() { 0 } else { gap.len() + LEAST };
+    let room = if text.is_empty() { 0 } else { gap.len() + MIN_TEXT_WIDTH };
     let Some(width) = print::width().filter(|width| head.trim_end().width() + room > *width) else {
         return print::row(format!("{head}{gap}{text}").trim_end());
     };
     // The columns do not line up in a wrapped line.
     let words: Vec<&str> = head.split_whitespace().collect();
-    let is_long = |word: &&str| INDENT + word.width() > width;
-    print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { INDENT });
+    let is_long = |word: &&str| CONTINUATION_INDENT + word.width() > width;
+    print::words(&words.join(" "), if words.iter().any(is_long) { 0 } else { CONTINUATION_INDENT });
     if !text.is_empty() {
-        print::row(&format!("{:INDENT$}{text}", ""));
+        print::row(&format!("{:CONTINUATION_INDENT$}{text}", ""));
     }
 }
 
@@ -172,7 +173,7 @@ impl Columns {
 /// Returns the reason or message of a fact, if it has one.
 fn why(fact: &Fact) -> Option<String> {
     let fact = serde_json::to_value(fact).ok()?;
-    let told = ["message", "reason", "outcome", "about", "status", "former"];
-    let told = told.iter().find_map(|key| fact.get(key)?.as_str())?;
-    Some(print::one_line(told, 100))
+    let value = ["message", "reason", "outcome", "about", "status", "former"];
+    let value = value.iter().find_map(|key| fact.get(key)?.as_str())?;
+    Some(print::one_line(value, 100))
 }

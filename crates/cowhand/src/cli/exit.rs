@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 
-use super::advice::advised;
-use cowhand_web::api::{Code, Problem};
+use super::advice::with_config_option;
+use cowhand_web::api::{ApiProblem, Code};
 
 /// Exit code of a verb; scripts can rely on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Exit {
     Interrupted = 130,
 }
 
-pub(super) const HELP: &str = "Exit codes: 0 ok, 1 the job failed, 2 usage, 3 config, 4 no daemon, 5 refused, \
+pub(super) const EXIT_CODES_HELP: &str = "Exit codes: 0 ok, 1 the job failed, 2 usage, 3 config, 4 no daemon, 5 refused, \
                                6 cannot run here (store, disk, permissions), 130 interrupted";
 
 impl From<Exit> for ExitCode {
@@ -89,7 +89,7 @@ impl Failure {
 
     pub(super) fn report(&self) -> ExitCode {
         let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-        if let Some(message) = self.message.as_deref().map(advised) {
+        if let Some(message) = self.message.as_deref().map(with_config_option) {
             // A report of the config or of a background daemon already begins with `error: `, perhaps in
             // colour.
             if anstream::adapter::strip_str(&message).to_string().starts_with("error: ") {
@@ -102,8 +102,8 @@ impl Failure {
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
+impl From<ApiProblem> for Failure {
+    fn from(problem: ApiProblem) -> Self {
         let exit = match problem.code {
             Code::BadRequest | Code::BadMethod | Code::TooSlow | Code::NotAWebhook => Exit::Usage,
             Code::Unauthorized

@@ -10,12 +10,12 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
-use super::place::WayIn;
+use super::location::Connection;
 use super::{Failure, complete};
-use cowhand_web::api::{Code, Page, Problem, segment};
+use cowhand_web::api::{ApiProblem, Code, Page, segment};
 
 #[derive(Debug, Clone, Args)]
-pub(super) struct Filter {
+pub(super) struct JobFilterArgs {
     /// Only jobs of this agent
     #[arg(long, add = complete::agents())]
     pub(super) agent: Option<AgentName>,
@@ -30,17 +30,17 @@ pub(super) struct Filter {
     pub(super) trigger_type: Option<TriggerType>,
     /// Only jobs created since then: a time, a date, or how long ago (2h)
     #[arg(long, value_name = "TIME")]
-    pub(super) since: Option<Since>,
+    pub(super) since: Option<SinceTime>,
     /// Only jobs created until then; a date means the end of that day
     #[arg(long, value_name = "TIME")]
-    pub(super) until: Option<Until>,
+    pub(super) until: Option<UntilTime>,
 }
 
 /// Start of a time range.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Since(Timestamp);
+pub(super) struct SinceTime(Timestamp);
 
-impl Since {
+impl SinceTime {
     pub(super) fn at(self) -> Timestamp {
         self.0
     }
@@ -48,9 +48,9 @@ impl Since {
 
 /// End of a time range.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Until(Timestamp);
+pub(super) struct UntilTime(Timestamp);
 
-impl FromStr for Since {
+impl FromStr for SinceTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -61,7 +61,7 @@ impl FromStr for Since {
     }
 }
 
-impl FromStr for Until {
+impl FromStr for UntilTime {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -102,9 +102,9 @@ fn local(at: DateTime) -> Result<Timestamp, String> {
 }
 
 /// Largest number of jobs that the API returns in one page.
-const PAGE: usize = 1000;
+const MAX_JOBS_PER_PAGE: usize = 1000;
 
-impl Filter {
+impl JobFilterArgs {
     /// Checks whether the filter excludes anything.
     pub(super) fn is_set(&self) -> bool {
         !self.query().is_empty()
@@ -137,8 +137,8 @@ impl Filter {
             ("schedule", self.schedule.as_ref().map(ToString::to_string)),
             ("status", self.status.map(|status| status.to_string())),
             ("trigger_type", self.trigger_type.map(|kind| kind.to_string())),
-            ("since", self.since.map(|Since(at)| at.to_string())),
-            ("until", self.until.map(|Until(at)| at.to_string())),
+            ("since", self.since.map(|SinceTime(at)| at.to_string())),
+            ("until", self.until.map(|UntilTime(at)| at.to_string())),
         ];
         filters.into_iter().filter_map(|(name, value)| Some((name, value?)))
     }
@@ -147,7 +147,7 @@ impl Filter {
     /// whether there are more.
     pub(super) async fn jobs(
         &self,
-        client: &WayIn<'_>,
+        client: &Connection<'_>,
         after: Option<String>,
         limit: Option<usize>,
     ) -> Result<(Vec<JobRecord>, bool), Failure> {
@@ -163,16 +163,16 @@ impl Filter {
 }
 
 async fn pages(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     query: &str,
     after: Option<String>,
     limit: Option<usize>,
-) -> Result<(Vec<JobRecord>, bool), Problem> {
+) -> Result<(Vec<JobRecord>, bool), ApiProblem> {
     let (mut jobs, mut cursor) = (Vec::new(), after);
     loop {
         let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
         // One more than requested shows whether there are more.
-        let wanted = limit.map_or(PAGE, |limit| (limit + 1 - jobs.len()).min(PAGE));
+        let wanted = limit.map_or(MAX_JOBS_PER_PAGE, |limit| (limit + 1 - jobs.len()).min(MAX_JOBS_PER_PAGE));
         let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
         jobs.extend(page.items);
         cursor = page.next_cursor;
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_filter_is_written_as_it_is_given() {
-        let filter = Filter {
+        let filter = JobFilterArgs {
             agent: Some("a".parse().unwrap()),
             schedule: Some("Jo's day".parse().unwrap()),
             status: Some(JobStatus::Failed),
@@ -215,8 +215,8 @@ mod tests {
     fn times_and_dates() {
         let zone = TimeZone::system();
         let local = |text: &str| zone.to_timestamp(text.parse::<DateTime>().unwrap()).unwrap();
-        let since = |text: &str| text.parse::<Since>().map(|Since(at)| at);
-        let until = |text: &str| text.parse::<Until>().map(|Until(at)| at);
+        let since = |text: &str| text.parse::<SinceTime>().map(|SinceTime(at)| at);
+        let until = |text: &str| text.parse::<UntilTime>().map(|UntilTime(at)| at);
         let exact = "2026-01-31T09:00:00Z".parse::<Timestamp>().unwrap();
         assert_eq!((since("2026-01-31T09:00:00Z"), until("2026-01-31T09:00:00Z")), (Ok(exact), Ok(exact)));
         assert_eq!(since("2026-01-31"), Ok(local("2026-01-31T00:00:00")));

@@ -9,19 +9,19 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, JobStatus};
 use serde::de::DeserializeOwned;
 
-use super::place::{Place, WayIn};
+use super::location::{Connection, FleetLocation};
 use super::{Exit, Failure, print};
-use cowhand_web::api::{Client, Code, Problem};
+use cowhand_web::api::{ApiProblem, Client, Code};
 
 /// Longest absence of a daemon before following ends with an error. A restart takes a second; a restart by
 /// systemd, with its pause, must not end it either.
-const PATIENCE: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(50);
-const LASTED: Duration = Duration::from_secs(1);
+const MAX_DAEMON_ABSENCE: Duration = Duration::from_secs(10);
+const POLL_DAEMON_EVERY: Duration = Duration::from_millis(50);
+const MIN_ANSWER_TIME: Duration = Duration::from_secs(1);
 
 /// Condition under which no further line is expected.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Until<'a> {
+pub(super) enum FollowUntil<'a> {
     /// The available lines are all lines.
     Now,
     /// This job has ended.
@@ -29,7 +29,7 @@ pub(super) enum Until<'a> {
     Never,
 }
 
-impl Until<'_> {
+impl FollowUntil<'_> {
     async fn is_over(self, client: &Client) -> bool {
         match self {
             Self::Now => true,
@@ -44,34 +44,34 @@ impl Until<'_> {
 /// Passes each line of an answer on once. `at` is the position: a repeated request starts there, and each
 /// line advances it.
 pub(super) async fn lines<C: Copy>(
-    way_in: &WayIn<'_>,
-    until: Until<'_>,
+    connection: &Connection<'_>,
+    until: FollowUntil<'_>,
     mut at: C,
     address: impl Fn(C) -> String,
-    mut hear: impl FnMut(C, &str) -> C,
+    mut on_line: impl FnMut(C, &str) -> C,
 ) -> Result<(), Failure> {
     let mut absence = Absence::default();
     loop {
-        let (asked, mut heard) = (Instant::now(), false);
+        let (asked, mut received) = (Instant::now(), false);
         let on = |at, line: &str| {
-            heard = true;
-            hear(at, line)
+            received = true;
+            on_line(at, line)
         };
-        let Err(problem) = pass_on(way_in, &mut at, &address, on).await else { return Ok(()) };
+        let Err(problem) = pass_on(connection, &mut at, &address, on).await else { return Ok(()) };
         // A long answer means that a daemon was there, even if it sent nothing.
-        if heard || asked.elapsed() > LASTED {
+        if received || asked.elapsed() > MIN_ANSWER_TIME {
             absence = Absence::default();
         }
         if absence.begins_with(&problem)
-            && let Ok(alone) = way_in.alone().await
+            && let Ok(alone) = connection.open_store().await
         {
             // Check the end first and read then, so that no line before the end is missed.
             let over = until.is_over(&alone).await;
-            if pass_on(&alone, &mut at, &address, &mut hear).await.is_ok() && over {
+            if pass_on(&alone, &mut at, &address, &mut on_line).await.is_ok() && over {
                 return Ok(());
             }
         }
-        absence.bear(way_in, problem).await?;
+        absence.wait_or_fail(connection, problem).await?;
     }
 }
 
@@ -79,29 +79,29 @@ async fn pass_on<C: Copy>(
     client: &Client,
     at: &mut C,
     address: impl Fn(C) -> String,
-    mut hear: impl FnMut(C, &str) -> C,
-) -> Result<(), Problem> {
+    mut on_line: impl FnMut(C, &str) -> C,
+) -> Result<(), ApiProblem> {
     let mut lines = client.lines(&address(*at)).await?;
     while let Some(line) = lines.next().await? {
-        *at = hear(*at, &line);
+        *at = on_line(*at, &line);
     }
     Ok(())
 }
 
 /// Gets one answer, from the store or the next daemon if this daemon has ended.
-pub(super) async fn get<T: DeserializeOwned>(way_in: &WayIn<'_>, path: &str) -> Result<T, Failure> {
+pub(super) async fn get<T: DeserializeOwned>(connection: &Connection<'_>, path: &str) -> Result<T, Failure> {
     let mut absence = Absence::default();
     loop {
-        let problem = match way_in.get(path).await {
+        let problem = match connection.get(path).await {
             Ok(answer) => return Ok(answer),
             Err(problem) => problem,
         };
         if absence.begins_with(&problem)
-            && let Ok(alone) = way_in.alone().await
+            && let Ok(alone) = connection.open_store().await
         {
             return Ok(alone.get(path).await?);
         }
-        absence.bear(way_in, problem).await?;
+        absence.wait_or_fail(connection, problem).await?;
     }
 }
 
@@ -110,19 +110,19 @@ pub(super) async fn get<T: DeserializeOwned>(way_in: &WayIn<'_>, path: &str) -> 
 struct Absence {
     since: Option<Instant>,
     /// Set when no daemon answers at all and the user has been notified.
-    told: bool,
+    notified: bool,
 }
 
 impl Absence {
     /// Checks whether this problem is the first sign that no daemon runs. Then the store has all there is for
     /// now.
-    fn begins_with(&self, problem: &Problem) -> bool {
-        problem.code == Code::NoDaemon && !self.told
+    fn begins_with(&self, problem: &ApiProblem) -> bool {
+        problem.code == Code::NoDaemon && !self.notified
     }
 
     /// Waits until the next request. Fails if the problem is not an absence, or if the absence takes too
     /// long.
-    async fn bear(&mut self, client: &WayIn<'_>, problem: Problem) -> Result<(), Failure> {
+    async fn wait_or_fail(&mut self, client: &Connection<'_>, problem: ApiProblem) -> Result<(), Failure> {
         let away = matches!(
             problem.code,
             Code::Unavailable | Code::StoreUnavailable | Code::Busy | Code::NoDaemon | Code::Stopping
@@ -132,22 +132,22 @@ impl Absence {
         }
         if self.begins_with(&problem) {
             print::note("the daemon is away; waiting for the next one");
-            self.told = true;
+            self.notified = true;
         }
-        if self.since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
-            return Err(given_up(client.place(), problem));
+        if self.since.get_or_insert_with(Instant::now).elapsed() > MAX_DAEMON_ABSENCE {
+            return Err(given_up(client.location(), problem));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_DAEMON_EVERY).await;
         Ok(())
     }
 }
 
-fn given_up(place: &Place, problem: Problem) -> Failure {
+fn given_up(location: &FleetLocation, problem: ApiProblem) -> Failure {
     if problem.code != Code::NoDaemon {
         return problem.into();
     }
-    let what = if Client::daemon_has_stopped(&place.state) { "was stopped" } else { "is gone" };
-    let (waited, advice) = (PATIENCE.as_secs(), place.how_to_start());
+    let what = if Client::daemon_has_stopped(&location.state) { "was stopped" } else { "is gone" };
+    let (waited, advice) = (MAX_DAEMON_ABSENCE.as_secs(), location.how_to_start());
     let message = format!("the daemon {what}, and none came back for {waited}s; {advice}");
     Failure::new(Exit::NoDaemon, message)
 }

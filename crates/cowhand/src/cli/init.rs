@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use super::place::cannot;
+use super::location::cannot;
 use super::{Exit, Failure, advice, print};
 
 #[derive(Debug, Args)]
-pub(super) struct Init {
+pub(super) struct InitArgs {
     /// Write a cowhand.yaml even if a herdctl.yaml is beside it, which is then no longer used
     #[arg(long)]
     force: bool,
@@ -20,9 +20,9 @@ pub(super) struct Init {
     json: bool,
 }
 
-const FLEET: &str = include_str!("init.yaml");
+const FLEET_TEMPLATE: &str = include_str!("init.yaml");
 
-impl Init {
+impl InitArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let here = config.unwrap_or(Path::new("."));
         let file = if here.is_dir() { here.join("cowhand.yaml") } else { here.to_owned() };
@@ -39,7 +39,7 @@ impl Init {
             .write(true)
             .create_new(true)
             .open(&file)
-            .and_then(|mut file| file.write_all(FLEET.as_bytes()));
+            .and_then(|mut file| file.write_all(FLEET_TEMPLATE.as_bytes()));
         match written {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -56,7 +56,7 @@ impl Init {
         let verbs = [
             ("start -d", "starts it"),
             ("trigger helper --wait", "runs its agent now"),
-            ("logs helper", "shows what the agent said"),
+            ("logs helper", "shows the output of the agent"),
         ];
         print::line("");
         for (verb, what) in verbs {

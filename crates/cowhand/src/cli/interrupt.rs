@@ -8,11 +8,11 @@ pub(super) async fn unless<T>(
     work: impl Future<Output = Result<T, Failure>>,
     goes_on: Option<&str>,
 ) -> Result<T, Failure> {
-    unless_telling(work, || goes_on.map(str::to_owned)).await
+    unless_with_note(work, || goes_on.map(str::to_owned)).await
 }
 
 /// Does the same with a note that is made only at the interrupt.
-pub(super) async fn unless_telling<T>(
+pub(super) async fn unless_with_note<T>(
     work: impl Future<Output = Result<T, Failure>>,
     goes_on: impl FnOnce() -> Option<String>,
 ) -> Result<T, Failure> {

@@ -13,19 +13,19 @@ use cowhand_core::report::Report;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
-use super::advice::{self, advised};
-use super::asks::what as asked;
-use super::place::WayIn;
+use super::advice::{self, with_config_option};
+use super::asks::describe as asked;
+use super::location::Connection;
 use super::spinner::Spinner;
-use super::{Exit, Failure, complete, follow, interrupt, logs, place, print};
+use super::{Exit, Failure, complete, follow, interrupt, location, logs, print};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub(super) struct Job {
+pub(super) struct JobArgs {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<JobVerb>,
     /// ID of the job, as `cowhand jobs` lists it; its last six characters are enough
     #[arg(value_name = "JOB", required = true, add = complete::jobs())]
     id: Option<JobName>,
@@ -38,13 +38,13 @@ pub(super) struct Job {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum JobVerb {
     /// Remove an ended job, with all its output
-    Delete(Delete),
+    Delete(DeleteArgs),
 }
 
 #[derive(Debug, Args)]
-struct Delete {
+struct DeleteArgs {
     /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: JobName,
@@ -53,10 +53,10 @@ struct Delete {
     json: bool,
 }
 
-impl Delete {
+impl DeleteArgs {
     fn run(&self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("jobs/{}", self.id);
-        let job: JobRecord = place::ask(config, async |client| Ok(client.delete(&address).await?))?;
+        let job: JobRecord = location::ask(config, async |client| Ok(client.delete(&address).await?))?;
         if self.json {
             print::json(&job);
         } else {
@@ -66,19 +66,19 @@ impl Delete {
     }
 }
 
-impl Job {
+impl JobArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        if let Some(Verb::Delete(delete)) = self.verb {
+        if let Some(JobVerb::Delete(delete)) = self.verb {
             return delete.run(config);
         }
         let Some(id) = self.id else { return Err(Failure::usage("name a job; `cowhand jobs` lists them")) };
         if self.diff {
             let diff =
-                place::ask(config, async |client| Ok(client.text(&format!("jobs/{id}/diff")).await?))?;
+                location::ask(config, async |client| Ok(client.text(&format!("jobs/{id}/diff")).await?))?;
             print::raw(&diff);
             return Ok(());
         }
-        let (job, attempts) = place::ask(config, async |client| {
+        let (job, attempts) = location::ask(config, async |client| {
             let job = client.get::<JobView>(&format!("jobs/{id}")).await?;
             let attempts: Page<AttemptView> = client.get(&format!("jobs/{id}/attempts")).await?;
             Ok((job, attempts.items))
@@ -95,7 +95,7 @@ impl Job {
             workspace(job.workspace.as_ref());
             spending(&job, attempts.last(), Timestamp::now());
             hooks(&job.hooks);
-            let hint = format!("\n{}   shows what it said", advice::command(&format!("logs {}", job.job.id)));
+            let hint = format!("\n{}   shows its output", advice::command(&format!("logs {}", job.job.id)));
             print::line(print::styled(hint, print::FAINT));
         }
         Ok(())
@@ -103,7 +103,7 @@ impl Job {
 }
 
 /// Waits for the end of the job and returns it. `goes_on` is the note for a user who interrupts the wait.
-pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
+pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
         logs::listen(client, id, true, |_| {}).await?;
@@ -121,8 +121,8 @@ pub(super) async fn ended(client: &WayIn<'_>, id: &JobId, goes_on: &str) -> Resu
 }
 
 /// Prints a job that was just created. With `wait`, a job that did not complete gives its own exit code.
-pub(super) async fn tell(
-    client: &WayIn<'_>,
+pub(super) async fn print_created(
+    client: &Connection<'_>,
     mut job: JobRecord,
     wait: bool,
     json: bool,
@@ -259,10 +259,10 @@ fn row(name: &str, value: &str) {
 
 /// Prints the asks of the job, the newest last.
 fn asks(asks: &[Ask], now: Timestamp) {
-    const MOST: usize = 10;
-    let skipped = asks.len().saturating_sub(MOST);
+    const MAX_ASKS_SHOWN: usize = 10;
+    let skipped = asks.len().saturating_sub(MAX_ASKS_SHOWN);
     if skipped > 0 {
-        row("asks", &advised(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
+        row("asks", &with_config_option(&format!("{skipped} earlier ones; `cowhand asks --all` shows them")));
     }
     for ask in &asks[skipped..] {
         let (id, what) = (&ask.id, folded(&asked(ask), 120));
@@ -318,7 +318,7 @@ fn followups(job: &JobView) {
 
 fn workspace(workspace: Option<&WorkspaceView>) {
     let Some(workspace) = workspace else { return };
-    print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.told()));
+    print::line(format!("{:<13}{} ({})", "workspace", workspace.path.display(), workspace.state.label()));
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
@@ -332,7 +332,7 @@ fn reset(waits: &Waits) -> Option<Timestamp> {
 /// Prints the reason for which the job waits, and its cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
-        row("waits", &advised(&waits.message));
+        row("waits", &with_config_option(&waits.message));
         if let Some(until) = reset(waits) {
             print::line(format!("{:<13}{until:.0} ({})", "until", duration::from_now(now, until)));
         }

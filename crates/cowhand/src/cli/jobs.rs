@@ -8,14 +8,14 @@ use cowhand_core::id::JobName;
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
-use super::filter::Filter;
+use super::filter::JobFilterArgs;
 use super::print::{self, Table};
-use super::{Failure, complete, job, number, place};
+use super::{Failure, complete, job, location, number};
 
 #[derive(Debug, Args)]
-pub(super) struct Jobs {
+pub(super) struct JobsArgs {
     #[command(flatten)]
-    filter: Filter,
+    filter: JobFilterArgs,
     /// Maximum number of jobs
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::between(1, u32::MAX))]
     limit: u32,
@@ -30,9 +30,9 @@ pub(super) struct Jobs {
     json: bool,
 }
 
-impl Jobs {
+impl JobsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let limit = (!self.all).then_some(self.limit as usize);
             let after = self.after.as_ref().map(ToString::to_string);
             let (jobs, more) = self.filter.jobs(client, after, limit).await?;
@@ -56,7 +56,7 @@ impl Jobs {
 
 pub(super) fn table(jobs: &[JobRecord], now: Timestamp) -> Table {
     let mut table = Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "MADE", "TOOK", "OUTCOME"])
-        .sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+        .optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
     for job in jobs {
         table.row([
             job.id.to_string(),

@@ -11,7 +11,7 @@ use cowhand_engine::config;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Listen {
+pub(super) struct ListenArgs {
     /// Address of the server, overrides the config; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "no_server")]
     listen: Option<SocketAddr>,
@@ -20,7 +20,7 @@ pub(super) struct Listen {
     no_server: bool,
 }
 
-impl Listen {
+impl ListenArgs {
     /// Checks whether the command line has an option for the server.
     pub(super) fn is_given(&self) -> bool {
         self.no_server || self.listen.is_some()

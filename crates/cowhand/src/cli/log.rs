@@ -30,11 +30,11 @@ pub(super) fn begin(format: LogFormat) {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(colour);
     let log = log.with_writer(std::io::stderr);
     let repeats = Arc::new(Repeats::default());
-    tell_counts(Arc::clone(&repeats));
+    write_counts(Arc::clone(&repeats));
     match format {
-        LogFormat::Text => log.map_event_format(|inner| Once { inner, repeats }).init(),
+        LogFormat::Text => log.map_event_format(|inner| Deduplicate { inner, repeats }).init(),
         LogFormat::Json => {
-            log.json().flatten_event(true).map_event_format(|inner| Once { inner, repeats }).init();
+            log.json().flatten_event(true).map_event_format(|inner| Deduplicate { inner, repeats }).init();
             // A reader of JSON lines cannot read anything else.
             std::panic::set_hook(Box::new(|panic| error!("{panic}")));
         }
@@ -42,20 +42,20 @@ pub(super) fn begin(format: LogFormat) {
 }
 
 /// Target of the lines with counts, which are always written.
-const COUNT: &str = "cowhand::repeated";
-/// Wait before the first count; it doubles with each count, up to `LONGEST`.
-const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_mins(10);
+const REPEATED_TARGET: &str = "cowhand::repeated";
+/// Wait before the first count; it doubles with each count, up to `MAX_COUNT_INTERVAL`.
+const FIRST_COUNT_AFTER: Duration = Duration::from_secs(10);
+const MAX_COUNT_INTERVAL: Duration = Duration::from_mins(10);
 /// Largest number of different lines that are remembered; others are written each time.
-const MOST: usize = 1_000;
+const MAX_REMEMBERED_LINES: usize = 1_000;
 
 /// Event formatter that leaves out warnings and errors that were written recently.
-struct Once<F> {
+struct Deduplicate<F> {
     inner: F,
     repeats: Arc<Repeats>,
 }
 
-impl<S, N, F> FormatEvent<S, N> for Once<F>
+impl<S, N, F> FormatEvent<S, N> for Deduplicate<F>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     N: for<'n> FormatFields<'n> + 'static,
@@ -91,12 +91,12 @@ struct Seen {
 impl Repeats {
     fn is_new(&self, event: &Event<'_>) -> bool {
         let level = *event.metadata().level();
-        if level > Level::WARN || event.metadata().target() == COUNT {
+        if level > Level::WARN || event.metadata().target() == REPEATED_TARGET {
             return true;
         }
         let mut text = Text::default();
         event.record(&mut text);
-        self.note(level, text.whole(), Instant::now())
+        self.note(level, text.joined(), Instant::now())
     }
 
     fn note(&self, level: Level, text: String, now: Instant) -> bool {
@@ -105,8 +105,11 @@ impl Repeats {
             known.times += 1;
             return false;
         }
-        if seen.len() < MOST {
-            seen.insert(text, Seen { level, times: 0, until: now + FIRST, pause: FIRST });
+        if seen.len() < MAX_REMEMBERED_LINES {
+            seen.insert(
+                text,
+                Seen { level, times: 0, until: now + FIRST_COUNT_AFTER, pause: FIRST_COUNT_AFTER },
+            );
             self.more.notify_one();
         }
         true
@@ -123,7 +126,7 @@ impl Repeats {
                 return false;
             }
             counts.push((seen.level, text.clone(), seen.times));
-            seen.pause = (seen.pause * 2).min(LONGEST);
+            seen.pause = (seen.pause * 2).min(MAX_COUNT_INTERVAL);
             (seen.times, seen.until) = (0, now + seen.pause);
             true
         });
@@ -149,15 +152,15 @@ impl Repeats {
 }
 
 /// Writes counts from a separate thread, so that they appear even if nothing else is logged.
-fn tell_counts(repeats: Arc<Repeats>) {
+fn write_counts(repeats: Arc<Repeats>) {
     std::thread::spawn(move || {
         loop {
             repeats.wait();
             for (level, text, repeated) in repeats.due(Instant::now()) {
                 if level == Level::ERROR {
-                    error!(target: COUNT, repeated, "{text}");
+                    error!(target: REPEATED_TARGET, repeated, "{text}");
                 } else {
-                    warn!(target: COUNT, repeated, "{text}");
+                    warn!(target: REPEATED_TARGET, repeated, "{text}");
                 }
             }
         }
@@ -172,7 +175,7 @@ struct Text {
 }
 
 impl Text {
-    fn whole(self) -> String {
+    fn joined(self) -> String {
         without_temporary_names(&(self.message + &self.fields))
     }
 }
@@ -190,16 +193,16 @@ impl Visit for Text {
 
 /// Removes the random part of temporary file names, so that lines that differ only there are equal.
 fn without_temporary_names(text: &str) -> String {
-    const BEGIN: &str = "/.tmp";
-    const RANDOM: usize = 6;
-    let mut parts = text.split(BEGIN);
-    let mut whole = parts.next().unwrap_or_default().to_owned();
+    const TEMPORARY_PREFIX: &str = "/.tmp";
+    const RANDOM_LENGTH: usize = 6;
+    let mut parts = text.split(TEMPORARY_PREFIX);
+    let mut joined = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let random = part.chars().take_while(char::is_ascii_alphanumeric).count() == RANDOM;
-        whole += BEGIN;
-        whole += if random { &part[RANDOM..] } else { part };
+        let random = part.chars().take_while(char::is_ascii_alphanumeric).count() == RANDOM_LENGTH;
+        joined += TEMPORARY_PREFIX;
+        joined += if random { &part[RANDOM_LENGTH..] } else { part };
     }
-    whole
+    joined
 }
 
 #[cfg(test)]
@@ -211,17 +214,17 @@ mod tests {
         let repeats = Repeats::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let say = |text: &str, seconds| repeats.note(Level::WARN, text.to_owned(), at(seconds));
-        assert!(say("full", 0) && say("slow", 1), "each is new");
-        assert!(!say("full", 1) && !say("full", 9));
+        let note = |text: &str, seconds| repeats.note(Level::WARN, text.to_owned(), at(seconds));
+        assert!(note("full", 0) && note("slow", 1), "each is new");
+        assert!(!note("full", 1) && !note("full", 9));
         assert_eq!(repeats.due(at(9)), []);
         assert_eq!(repeats.due(at(11)), [(Level::WARN, "full".to_owned(), 2)]);
-        assert!(say("slow", 12), "it was not said again, so it is new");
-        assert!(!say("full", 20));
+        assert!(note("slow", 12), "it was not said again, so it is new");
+        assert!(!note("full", 20));
         assert_eq!(repeats.due(at(30)), [], "now twenty seconds later");
         assert_eq!(repeats.due(at(31)), [(Level::WARN, "full".to_owned(), 1)]);
         assert_eq!(repeats.due(at(71)), []);
-        assert!(say("full", 72));
+        assert!(note("full", 72));
     }
 
     #[test]
@@ -237,7 +240,7 @@ mod tests {
     fn others_are_written_when_there_is_no_more_room() {
         let repeats = Repeats::default();
         let now = Instant::now();
-        for number in 0..MOST {
+        for number in 0..MAX_REMEMBERED_LINES {
             assert!(repeats.note(Level::ERROR, number.to_string(), now));
         }
         assert!(repeats.note(Level::ERROR, "more".to_owned(), now));

@@ -8,16 +8,16 @@ use cowhand_core::id::{AgentName, JobId, JobName};
 use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 
-use super::follow::Until;
-use super::place::WayIn;
+use super::follow::FollowUntil;
+use super::location::Connection;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
-use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
+use super::{Exit, Failure, complete, follow, interrupt, job, location, print};
 use cowhand_engine::view::line::{Growing, plain, readable};
-use cowhand_web::api::{Client, Code, JobResult, JobView, Page, Problem};
+use cowhand_web::api::{ApiProblem, Client, Code, JobResult, JobView, Page};
 
 #[derive(Debug, Args)]
-pub(super) struct Logs {
+pub(super) struct LogsArgs {
     /// Job, or an agent for its newest job (with `-f`, a running one) [default: the fleet's newest job]
     #[arg(value_name = "JOB|AGENT", add = complete::jobs_and_agents())]
     of: Option<String>,
@@ -32,18 +32,18 @@ pub(super) struct Logs {
     json: bool,
 }
 
-impl Logs {
+impl LogsArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let id = self.job(client).await?;
             if self.result {
                 return self.result(client, &id).await;
             }
             let grows = self.follow && std::io::stdout().is_terminal();
             let mut growing = Growing::default();
-            let spinner = Spinner::new(format!("waiting for what {id} says"));
+            let spinner = Spinner::new(format!("waiting for the output of {id}"));
             let show = |line: &str| {
-                spinner.aside(|| {
+                spinner.suspend_for(|| {
                     if self.json {
                         print::line(line);
                     } else if grows {
@@ -78,7 +78,7 @@ impl Logs {
         match &answer.result {
             _ if self.json => print::json(&answer),
             Some(text) => print::line(plain(text.trim_end())),
-            None => print::note(format!("{id} is {} and has said nothing", answer.status)),
+            None => print::note(format!("{id} is {} and has no output", answer.status)),
         }
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Logs {
     }
 
     /// Returns the newest job; with `--follow`, a running job if there is one.
-    async fn newest(&self, client: &Client, of_agent: &str) -> Result<Option<JobRecord>, Problem> {
+    async fn newest(&self, client: &Client, of_agent: &str) -> Result<Option<JobRecord>, ApiProblem> {
         if self.follow {
             let running: Page<JobRecord> =
                 client.get(&format!("jobs?limit=1&status=running{of_agent}")).await?;
@@ -140,7 +140,7 @@ impl Logs {
 /// Passes on each line of a job's output once, even over a restart of the daemon; with `follow`, until the
 /// job has ended.
 pub(super) async fn listen(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     id: &JobId,
     follow: bool,
     mut hear: impl FnMut(&str),
@@ -150,6 +150,6 @@ pub(super) async fn listen(
         hear(line);
         heard + 1
     };
-    let until = if follow { Until::Ended(id) } else { Until::Now };
+    let until = if follow { FollowUntil::Ended(id) } else { FollowUntil::Now };
     follow::lines(client, until, 0, address, count).await
 }

@@ -5,13 +5,13 @@ use std::path::Path;
 use clap::Args;
 use cowhand_core::server::Scope;
 
-use super::advice::advised;
-use super::place::{self, Place};
+use super::advice::with_config_option;
+use super::location::{self, FleetLocation};
 use super::{Exit, Failure};
 use cowhand_web::mcp::{self, JobTools, PersonTools};
 
 #[derive(Debug, Args)]
-pub(super) struct Mcp {
+pub(super) struct McpArgs {
     /// Rights of the assistant: read, or operate (also create, cancel and steer work)
     #[arg(long, value_name = "SCOPE", default_value = "read")]
     scope: Scope,
@@ -20,12 +20,12 @@ pub(super) struct Mcp {
     job: bool,
 }
 
-impl Mcp {
+impl McpArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let cannot = |why: String| Failure::new(Exit::CannotRunHere, why);
         if self.job {
             let voice = JobTools::from_environment().map_err(cannot)?;
-            return place::wait(async {
+            return location::wait(async {
                 mcp::serve_job(voice).await.map_err(|error| cannot(format!("{error:#}")))
             });
         }
@@ -36,9 +36,11 @@ impl Mcp {
         if std::env::var_os("COWHAND_JOB_ID").is_some() {
             return Err(Failure::new(Exit::Refused, "an agent has `cowhand mcp --job`"));
         }
-        let place = Place::find(config)?;
-        let voice = PersonTools::of(place.state.clone(), move || advised(&place.how_to_start()).into_owned());
-        place::wait(async {
+        let location = FleetLocation::find(config)?;
+        let voice = PersonTools::of(location.state.clone(), move || {
+            with_config_option(&location.how_to_start()).into_owned()
+        });
+        location::wait(async {
             mcp::serve_person(voice, self.scope).await.map_err(|error| cannot(format!("{error:#}")))
         })
     }

@@ -22,17 +22,17 @@ mod init;
 mod interrupt;
 mod job;
 mod jobs;
-mod left;
 mod listen;
+mod location;
 mod log;
 mod logs;
 mod mcp;
 mod number;
-mod place;
 mod print;
 mod prompt;
 mod prune;
 mod reload;
+mod removed;
 mod restart;
 mod restart_check;
 mod restore;
@@ -41,7 +41,7 @@ mod retry;
 mod schedule;
 mod spinner;
 mod start;
-mod started;
+mod start_options;
 mod status;
 mod stop;
 mod table;
@@ -67,7 +67,7 @@ pub use exit::{Exit, Failure};
 
 /// Run fleets of coding agents on schedules, on events and from issue trackers.
 #[derive(Debug, Parser)]
-#[command(name = "cowhand", version, after_help = exit::HELP)]
+#[command(name = "cowhand", version, after_help = exit::EXIT_CODES_HELP)]
 struct Cli {
     /// Config file of the fleet, or a directory to search upwards from [default: the working directory]
     #[arg(short, long, global = true, value_name = "FILE|DIR")]
@@ -79,81 +79,81 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Show what cowhand does, with no account, key or service
-    Demo(demo::Demo),
+    Demo(demo::DemoArgs),
     /// Write a first cowhand.yaml that works without changes
-    Init(init::Init),
+    Init(init::InitArgs),
     /// Run the fleet until a signal or `cowhand stop` ends it
-    Start(start::Start),
+    Start(start::StartArgs),
     /// Stop the daemon
-    Stop(stop::Stop),
+    Stop(stop::StopArgs),
     /// Stop the daemon and start it again; agents continue to run
-    Restart(restart::Restart),
+    Restart(restart::RestartArgs),
     /// Make the daemon read its config again
-    Reload(reload::Reload),
+    Reload(reload::ReloadArgs),
     /// Show the daemon and its agents
-    Status(status::Status),
+    Status(status::StatusArgs),
     /// List the agents of the fleet
-    Agents(agents::Agents),
+    Agents(agents::AgentsArgs),
     /// Create a job now
-    Trigger(trigger::Trigger),
+    Trigger(trigger::TriggerArgs),
     /// List jobs, the newest first
-    Jobs(jobs::Jobs),
+    Jobs(jobs::JobsArgs),
     /// Show everything about one job, or delete it
-    Job(job::Job),
+    Job(job::JobArgs),
     /// Print the output of a job
-    Logs(logs::Logs),
+    Logs(logs::LogsArgs),
     /// End a job with all its processes, or all jobs that match a filter
-    Cancel(cancel::Cancel),
+    Cancel(cancel::CancelArgs),
     /// List the asks of agents that wait for a person
-    Asks(asks::Asks),
+    Asks(asks::AsksArgs),
     /// Allow what an agent asks for
-    Approve(asks::Approve),
+    Approve(asks::ApproveArgs),
     /// Deny what an agent asks for
-    Deny(asks::Deny),
+    Deny(asks::DenyArgs),
     /// Answer an agent's question
-    Answer(asks::AnswerIt),
+    Answer(asks::AnswerArgs),
     /// Clear the sessions of an agent
-    Clear(clear::Clear),
+    Clear(clear::ClearArgs),
     /// Let a provider take jobs again before its limit ends
-    Unpark(unpark::Unpark),
+    Unpark(unpark::UnparkArgs),
     /// Run a finished job again as a new job, or all jobs that match a filter
-    Retry(retry::Retry),
+    Retry(retry::RetryArgs),
     /// Create a new job that continues from an earlier one
-    Fork(retry::Fork),
+    Fork(retry::ForkArgs),
     /// Continue a job's session yourself, in this terminal
-    Resume(resume::Resume),
+    Resume(resume::ResumeArgs),
     /// Show schedules and their next firings, turn them on and off
     #[command(subcommand)]
-    Schedule(schedule::Schedule),
+    Schedule(schedule::ScheduleVerb),
     /// Explain why a schedule, or each schedule of an agent, did or did not run
-    Why(why::Why),
+    Why(why::WhyArgs),
     /// Show and change the queues of work sources
     #[command(subcommand)]
-    Work(work::Work),
+    Work(work::WorkVerb),
     /// Show spending and the rest of the budgets
-    Usage(usage::Usage),
+    Usage(usage::UsageArgs),
     /// List events in order
-    Events(events::Events),
+    Events(events::EventsArgs),
     /// Create, list and revoke tokens of the API
     #[command(subcommand)]
-    Token(token::Token),
+    Token(token::TokenVerb),
     /// Print a link that logs a browser into the dashboard
-    Dashboard(dashboard::Dashboard),
+    Dashboard(dashboard::DashboardArgs),
     /// Remove the jobs that `retention` does not keep
-    Prune(prune::Prune),
+    Prune(prune::PruneArgs),
     /// Write the store and the output of jobs to one file, also while the daemon runs
-    Backup(backup::Backup),
+    Backup(backup::BackupArgs),
     /// Replace the store with a backup, while no daemon runs
-    Restore(restore::Restore),
+    Restore(restore::RestoreArgs),
     /// Check, show and describe the config
     #[command(subcommand)]
-    Config(config::Config),
+    Config(config::ConfigVerb),
     /// Check whether the fleet can run here
-    Doctor(doctor::Doctor),
+    Doctor(doctor::DoctorArgs),
     /// Serve the fleet to your own assistant, over MCP on standard input and output
-    Mcp(mcp::Mcp),
+    Mcp(mcp::McpArgs),
     /// Print completions for a shell
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArgs),
 }
 
 /// Parses the arguments, runs the verb, and reports its failure.
@@ -166,15 +166,15 @@ pub fn run() -> ExitCode {
         }
         Some(Hidden::Confine(folder)) => return confine::confine(&folder),
         Some(Hidden::Contain(folder)) => return contain::contain(&folder),
-        Some(Hidden::Enclosed(argv)) => return forward::enclosed(&argv),
+        Some(Hidden::Sandboxed(argv)) => return forward::enclosed(&argv),
         Some(Hidden::Forward { alone }) => return forward::forward(alone),
         None => {}
     }
-    CompleteEnv::with_factory(Cli::command).var(complete::VARIABLE).complete();
+    CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE_VARIABLE).complete();
     let cli = Cli::parse();
     let config = cli.config.as_deref();
     // The messages of a background daemon are for the user who started it, perhaps with another `-c` or none.
-    if !matches!(&cli.verb, Verb::Start(start) if start.is_behind()) {
+    if !matches!(&cli.verb, Verb::Start(start) if start.is_background()) {
         advice::remember(config);
     }
     let answer = match cli.verb {
@@ -235,7 +235,7 @@ enum Hidden {
     /// `cowhand contain FOLDER`: represents the agent of that folder, which runs in a container.
     Contain(PathBuf),
     /// `cowhand enclosed HOW PROGRAM ARGUMENT…`: becomes an agent in its own namespaces.
-    Enclosed(Vec<OsString>),
+    Sandboxed(Vec<OsString>),
     /// `cowhand forward`: forwards connections of that agent to the proxy outside.
     Forward { alone: bool },
 }
@@ -248,7 +248,7 @@ fn hidden_verb(mut arguments: impl Iterator<Item = OsString>) -> Option<Hidden> 
         ("acp", [orders]) => Some(Hidden::Acp(orders.into())),
         ("confine", [folder]) => Some(Hidden::Confine(folder.into())),
         ("contain", [folder]) => Some(Hidden::Contain(folder.into())),
-        ("enclosed", [_, _, ..]) => Some(Hidden::Enclosed(rest)),
+        ("enclosed", [_, _, ..]) => Some(Hidden::Sandboxed(rest)),
         ("forward", []) => Some(Hidden::Forward { alone: false }),
         ("forward", [alone]) if alone == "alone" => Some(Hidden::Forward { alone: true }),
         _ => None,

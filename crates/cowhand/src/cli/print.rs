@@ -9,7 +9,7 @@ use anstyle::Style;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
-use super::advice::advised;
+use super::advice::with_config_option;
 use super::spinner;
 pub(super) use super::table::Table;
 use super::table::beginning;
@@ -17,7 +17,7 @@ use cowhand_engine::view::line;
 pub(super) use cowhand_engine::view::line::plain;
 pub(super) use cowhand_engine::view::style::{BAD, BUSY, FAINT, GOOD, ODD, styled};
 
-pub(super) const HEAD: Style = Style::new().bold();
+pub(super) const HEADING: Style = Style::new().bold();
 
 pub(super) fn line(text: impl Display) {
     part(format!("{text}\n"));
@@ -67,7 +67,7 @@ pub(super) fn padded(text: &str, width: usize) -> String {
 /// Prints our own sentences, wrapped between words at the width of the terminal. Lines after the first are
 /// indented by `indent`. Commands in the text get the `-c` option, so that they can be typed as shown.
 pub(super) fn prose(text: &str, indent: usize) {
-    words(&advised(text), indent);
+    words(&with_config_option(text), indent);
 }
 
 /// Prints text of others in the same way, without changes to commands.
@@ -121,8 +121,8 @@ pub(super) fn raw(text: &[u8]) {
 
 /// Prints a note for the user to standard error, apart from the result.
 pub(super) fn note(text: impl Display) {
-    let erase = if spinner::can_erase() { spinner::ERASE } else { "" };
-    let text = format!("note: {}", advised(&text.to_string()));
+    let erase = if spinner::can_erase() { spinner::ERASE_LINE } else { "" };
+    let text = format!("note: {}", with_config_option(&text.to_string()));
     anstream::eprintln!("{erase}{}", broken(&text, 2, width_of(&io::stderr())));
 }
 

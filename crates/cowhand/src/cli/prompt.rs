@@ -9,10 +9,10 @@ use super::Failure;
 use cowhand_system::named_file;
 
 /// Largest number of bytes that are read; the limit of the API is lower.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_PROMPT_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]
-pub(super) struct Prompt {
+pub(super) struct PromptArgs {
     /// Prompt, instead of that of the schedule or the agent; `-` reads it from standard input
     #[arg(short, long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -21,7 +21,7 @@ pub(super) struct Prompt {
     prompt_file: Option<PathBuf>,
 }
 
-impl Prompt {
+impl PromptArgs {
     /// Returns the prompt, or none if none was given.
     pub(super) fn read(self) -> Result<Option<String>, Failure> {
         let dash = Path::new("-");
@@ -29,12 +29,12 @@ impl Prompt {
             (Some(text), _) if text != "-" => checked("`--prompt`", Ok(text)).map(Some),
             (None, Some(file)) if file != dash => {
                 let shown = file.display().to_string();
-                checked(&shown, named_file::read_text(&file, MOST_BYTES)).map(Some)
+                checked(&shown, named_file::read_text(&file, MAX_PROMPT_BYTES)).map(Some)
             }
             (None, None) => Ok(None),
             _ => {
                 let mut text = String::new();
-                let read = io::stdin().lock().take(MOST_BYTES).read_to_string(&mut text);
+                let read = io::stdin().lock().take(MAX_PROMPT_BYTES).read_to_string(&mut text);
                 checked("standard input", read.map(|_| text)).map(Some)
             }
         }

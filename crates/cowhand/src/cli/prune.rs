@@ -10,14 +10,14 @@ use cowhand_core::retention::Retention;
 use cowhand_core::size::{Size, in_words};
 use jiff::Timestamp;
 
-use super::place::Place;
+use super::location::FleetLocation;
 use super::print::{self, Table};
 use super::{Exit, Failure, complete, number};
 use cowhand_engine::config;
 use cowhand_engine::fleet::{PruneAsked, PruneView};
 
 #[derive(Debug, Args)]
-pub(super) struct Prune {
+pub(super) struct PruneArgs {
     /// Only jobs of this agent
     #[arg(add = complete::agents())]
     agent: Option<AgentName>,
@@ -38,18 +38,18 @@ pub(super) struct Prune {
     json: bool,
 }
 
-const KEPT: &str = "everything is kept, because no limit is set: give --max-jobs, --max-age or --max-bytes, or \
+const NO_LIMIT_SET: &str = "everything is kept, because no limit is set: give --max-jobs, --max-age or --max-bytes, or \
                     set `retention` in the config, for example\n\n  retention: {max_age: 30d}";
 
-impl Prune {
+impl PruneArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let retention =
             Retention { max_jobs_per_agent: self.max_jobs, max_age: self.max_age, max_bytes: self.max_bytes };
         let asked = PruneAsked { dry_run: self.dry_run, agent: self.agent, retention };
-        let place = Place::find(config)?;
-        let pruned: PruneView = place.ask(async |client| {
+        let location = FleetLocation::find(config)?;
+        let pruned: PruneView = location.ask(async |client| {
             if client.is_alone() {
-                refuse_half_a_config(&place)?;
+                refuse_half_a_config(&location)?;
             }
             Ok(client.post("prune", &asked).await?)
         })?;
@@ -64,24 +64,24 @@ impl Prune {
 
 /// Fails if the config has errors: an agent that cannot be read would count as removed, and its own limits
 /// would be ignored.
-fn refuse_half_a_config(place: &Place) -> Result<(), Failure> {
-    if config::load(&place.config).loaded.errors() == 0 {
+fn refuse_half_a_config(location: &FleetLocation) -> Result<(), Failure> {
+    if config::load(&location.config).loaded.errors() == 0 {
         return Ok(());
     }
     let message =
-        "nobody knows what is to be kept while the config has mistakes; `cowhand config check` shows them";
+        "what to keep is not known while the config has mistakes; `cowhand config check` shows them";
     Err(Failure::new(Exit::Config, message))
 }
 
 fn show(pruned: &PruneView, now: Timestamp) {
     if pruned.unlimited {
-        return print::line(KEPT);
+        return print::line(NO_LIMIT_SET);
     }
     if pruned.jobs.is_empty() {
         return print::line("nothing to remove");
     }
     let mut table =
-        Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]).sparing(&["SIZE", "ENDED", "AGENT"]);
+        Table::new(&["JOB", "AGENT", "ENDED", "SIZE", "WHY"]).optional_columns(&["SIZE", "ENDED", "AGENT"]);
     for job in &pruned.jobs {
         table.row([
             job.id.to_string(),

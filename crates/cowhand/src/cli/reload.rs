@@ -4,26 +4,26 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::place::Place;
+use super::location::FleetLocation;
 use super::spinner::Spinner;
 use super::{Exit, Failure, print};
 use cowhand_engine::fleet::Reloaded;
 
 #[derive(Debug, Args)]
-pub(super) struct Reload {
+pub(super) struct ReloadArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Reload {
+impl ReloadArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let (place, of_search) = Place::search(config)?;
-        if let Some(other) = place.runs_other_file() {
+        let (location, of_search) = FleetLocation::search(config)?;
+        if let Some(other) = location.runs_other_file() {
             return Err(Failure::new(Exit::Refused, other));
         }
-        place.note(of_search);
-        let reloaded = place.ask(async |client| {
+        location.note(of_search);
+        let reloaded = location.ask(async |client| {
             let read =
                 Spinner::new("reading the config").during(client.post::<Reloaded>("reload", &())).await;
             Ok(read?)

@@ -4,21 +4,21 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::listen::Listen;
+use super::listen::ListenArgs;
+use super::location::{FleetLocation, wait};
 use super::log::LogFormat;
-use super::place::{Place, wait};
-use super::started::Started;
+use super::start_options::StartOptions;
 use super::stop::stop;
 use super::{Failure, background, number, print, restart_check};
 use cowhand_web::api::StopAsked;
 
 #[derive(Debug, Args)]
-pub(super) struct Restart {
+pub(super) struct RestartArgs {
     /// Time for jobs to finish after a signal, before they are cancelled [default: that of the last start]
     #[arg(long, value_name = "SECONDS", value_parser = number::seconds)]
     stop_timeout: Option<u64>,
     #[command(flatten)]
-    listen: Listen,
+    listen: ListenArgs,
     /// Format of the log [default: that of the last start]
     #[arg(long, value_enum)]
     log_format: Option<LogFormat>,
@@ -27,26 +27,27 @@ pub(super) struct Restart {
     json: bool,
 }
 
-impl Restart {
+impl RestartArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let (place, of_search) = Place::search(config)?;
+        let (location, of_search) = FleetLocation::search(config)?;
         of_search.into_iter().for_each(print::note);
         let Self { stop_timeout, listen, log_format, json } = self;
-        place.refuse_second_daemon()?;
-        let given = Started { listen, stop_timeout, log_format, config: None };
-        let started = Started::read(&place.state)?.overridden_by(given);
-        wait(restart_check::check(&place, &started.listen))?;
-        let stopped = stop(&place, StopAsked { keep_agents: true, timeout_seconds: None })?;
-        background::start(&place, &started, false, json).map_err(|failure| match stopped {
+        location.refuse_second_daemon()?;
+        let given = StartOptions { listen, stop_timeout, log_format, config: None };
+        let started = StartOptions::read(&location.state)?.overridden_by(given);
+        wait(restart_check::check(&location, &started.listen))?;
+        let stopped = stop(&location, StopAsked { keep_agents: true, timeout_seconds: None })?;
+        background::start(&location, &started, false, json).map_err(|failure| match stopped {
             Some(_) if failure.was_interrupted() => failure,
-            Some(_) if place.state.is_locked() => failure.and(OTHER_RUNS),
-            Some(_) => failure.and(NONE_RUNS),
+            Some(_) if location.state.is_locked() => failure.and(OTHER_DAEMON_RUNS),
+            Some(_) => failure.and(NO_DAEMON_RUNS),
             None => failure,
         })
     }
 }
 
 /// Added to the failure if another `start` or `restart` was faster.
-const OTHER_RUNS: &str = "The old daemon has stopped, and another one was started in its place meanwhile.";
-const NONE_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
+const OTHER_DAEMON_RUNS: &str =
+    "The old daemon has stopped, and another one was started in its place meanwhile.";
+const NO_DAEMON_RUNS: &str = "The old daemon has stopped, so no daemon runs now. Its agents run on. Correct the error, then start a daemon with \
                          `cowhand start -d`.";

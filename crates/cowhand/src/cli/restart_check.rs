@@ -7,42 +7,43 @@ use cowhand_core::config::report;
 use cowhand_core::server::Server as Settings;
 
 use super::background::unusable;
-use super::listen::Listen;
-use super::place::Place;
+use super::listen::ListenArgs;
+use super::location::FleetLocation;
 use super::{Exit, Failure};
 use cowhand_engine::config;
 use cowhand_store::Store;
-use cowhand_web::api::{Client, DaemonView, Status};
-use cowhand_web::server::{ListenError, Listener};
+use cowhand_web::api::{Client, DaemonView, StatusView};
+use cowhand_web::server::{HttpListener, ListenError};
 
 /// Fails with the reason why a new daemon would not start. Does nothing if no daemon runs: the start itself
 /// then reports errors.
-pub(super) async fn check(place: &Place, listen: &Listen) -> Result<(), Failure> {
-    let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(()) };
-    let Err(failure) = check_all(place, listen, &client).await else { return Ok(()) };
+pub(super) async fn check(location: &FleetLocation, listen: &ListenArgs) -> Result<(), Failure> {
+    let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(()) };
+    let Err(failure) = check_all(location, listen, &client).await else { return Ok(()) };
     // Somebody else may have stopped the daemon meanwhile.
-    match Client::of_daemon(&place.state).await {
+    match Client::of_daemon(&location.state).await {
         Ok(None) => Err(failure),
-        _ => Err(failure.and("Nothing was stopped: the daemon that runs goes on.")),
+        _ => Err(failure.and("Nothing was stopped: the daemon continues to run.")),
     }
 }
 
-async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<(), Failure> {
-    let loaded = config::load(&place.config).loaded;
+async fn check_all(location: &FleetLocation, listen: &ListenArgs, client: &Client) -> Result<(), Failure> {
+    let loaded = config::load(&location.config).loaded;
     if loaded.errors() > 0 {
         let here = std::env::current_dir().unwrap_or_default();
         let report = format!("{}\n{}", report::render(&loaded, &here, true), report::summary(&loaded));
         return Err(Failure::new(Exit::Config, report));
     }
-    place.state.create().map_err(|error| unusable(place, &error))?;
-    let daemon = client.get::<Status>("status").await?.daemon;
+    location.state.create().map_err(|error| unusable(location, &error))?;
+    let daemon = client.get::<StatusView>("status").await?.daemon;
     if let Some(problem) = &daemon.store_problem {
         return Err(Failure::new(Exit::CannotRunHere, problem));
     }
-    let store = loaded.roster.store.clone().unwrap_or_else(|| place.state.database().display().to_string());
+    let store =
+        loaded.roster.store.clone().unwrap_or_else(|| location.state.database().display().to_string());
     let usable = Store::check_place(&store).await;
     usable.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
-    match listen.server(&place.config) {
+    match listen.server(&location.config) {
         Some(settings) => check_address(settings, &daemon).await,
         None => Ok(()),
     }
@@ -52,7 +53,7 @@ async fn check_all(place: &Place, listen: &Listen, client: &Client) -> Result<()
 async fn check_address(settings: Settings, old: &DaemonView) -> Result<(), Failure> {
     let (port, chosen) = (settings.listen.port(), settings.listen_chosen);
     let is_own = || old.url.as_ref().is_some_and(|url| url.ends_with(&format!(":{port}")));
-    match Listener::bind(settings).await {
+    match HttpListener::bind(settings).await {
         Err(ListenError::Taken { source, .. })
             if source.kind() == ErrorKind::AddrInUse && (!chosen || is_own()) =>
         {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::background::unusable;
 use super::backup::in_number;
-use super::place::{Place, refuse_other_store, wait};
+use super::location::{FleetLocation, refuse_other_store, wait};
 use super::{Exit, Failure, print};
 use cowhand_engine::backup::restore::{Restored, restore};
 use cowhand_engine::config;
@@ -16,7 +16,7 @@ use cowhand_engine::fleet::FleetError;
 use cowhand_store::StoreError;
 
 #[derive(Debug, Args)]
-pub(super) struct Restore {
+pub(super) struct RestoreArgs {
     /// File that `cowhand backup` wrote, or a store that an earlier restore kept
     file: PathBuf,
     /// Print JSON
@@ -24,10 +24,10 @@ pub(super) struct Restore {
     json: bool,
 }
 
-impl Restore {
+impl RestoreArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
-        let configured = config::load(&place.config).loaded.roster.store;
+        let location = FleetLocation::find(config)?;
+        let configured = config::load(&location.config).loaded.roster.store;
         refuse_other_store(configured.as_deref())?;
         if configured.is_some() {
             return Err(Failure::new(Exit::Refused, StoreError::NoCopy.to_string()));
@@ -38,14 +38,14 @@ impl Restore {
                 format!("cannot restore {}: {error}", self.file.display()),
             ));
         }
-        let unusable = |error| unusable(&place, &error);
-        place.state.create().map_err(unusable)?;
+        let unusable = |error| unusable(&location, &error);
+        location.state.create().map_err(unusable)?;
         // The lock is held until the new store is in place.
-        let Some(_lock) = place.state.lock().map_err(unusable)? else {
-            return Err(FleetError::AlreadyRunning(place.state.path().display().to_string()).into());
+        let Some(_lock) = location.state.lock().map_err(unusable)? else {
+            return Err(FleetError::AlreadyRunning(location.state.path().display().to_string()).into());
         };
         let restored = wait(async {
-            let restored = restore(&self.file, &place.state, Timestamp::now()).await;
+            let restored = restore(&self.file, &location.state, Timestamp::now()).await;
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
         let Restored { contents, aside, trouble } = restored;

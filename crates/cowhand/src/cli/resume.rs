@@ -7,12 +7,12 @@ use std::process::Command;
 use clap::Args;
 use cowhand_core::id::JobName;
 
-use super::place::{Place, cannot};
+use super::location::{FleetLocation, cannot};
 use super::{Exit, Failure, complete, print};
 use cowhand_web::api::SessionView;
 
 #[derive(Debug, Args)]
-pub(super) struct Resume {
+pub(super) struct ResumeArgs {
     /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: JobName,
@@ -24,16 +24,17 @@ pub(super) struct Resume {
     unconfined: bool,
 }
 
-impl Resume {
+impl ResumeArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let location = FleetLocation::find(config)?;
         let view: SessionView =
-            place.ask(async |client| Ok(client.get(&format!("jobs/{}/session", self.id)).await?))?;
+            location.ask(async |client| Ok(client.get(&format!("jobs/{}/session", self.id)).await?))?;
         if self.json {
             print::json(&view);
             return Ok(());
         }
-        let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+        let here =
+            location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
         let refused = |message: String| Failure::new(Exit::Refused, message);
         if view.node != here {
             return Err(refused(format!("the session of {} is on another machine, {}", view.job, view.node)));
@@ -49,7 +50,10 @@ impl Resume {
             return Err(refused(format!("the session of {} belongs to {gone}, which is gone", view.job)));
         }
         let Some((program, arguments)) = view.command.split_first() else {
-            return Err(refused(format!("nobody knows how to open the session of {}", view.job)));
+            return Err(refused(format!(
+                "the session of {} cannot be opened: its runtime is not known",
+                view.job
+            )));
         };
         // From here on the program has the terminal; `exec` returns only with an error.
         let error = Command::new(program).args(arguments).current_dir(&view.directory).exec();

@@ -8,20 +8,20 @@ use clap::Args;
 use cowhand_core::id::{JobName, ScheduleName};
 use cowhand_core::job::{JobRecord, JobStatus};
 
-use super::bulk::{self, Many};
-use super::filter::Filter;
-use super::place::WayIn;
-use super::prompt::Prompt;
-use super::{Exit, Failure, complete, job, place, print};
+use super::bulk::{self, BulkArgs};
+use super::filter::JobFilterArgs;
+use super::location::Connection;
+use super::prompt::PromptArgs;
+use super::{Exit, Failure, complete, job, location, print};
 use cowhand_engine::fleet::Changes;
 
 #[derive(Debug, Args)]
-pub(super) struct Retry {
+pub(super) struct RetryArgs {
     /// Ended job, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::ended_jobs())]
     id: Option<JobName>,
     #[command(flatten)]
-    many: Many,
+    many: BulkArgs,
     /// Wait until the job has ended; exit code 1 if it failed
     #[arg(long)]
     wait: bool,
@@ -31,7 +31,7 @@ pub(super) struct Retry {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Fork {
+pub(super) struct ForkArgs {
     /// Job to continue from, as `cowhand jobs` lists it
     #[arg(value_name = "JOB", add = complete::jobs())]
     id: JobName,
@@ -42,25 +42,25 @@ pub(super) struct Fork {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    prompt: Prompt,
+    prompt: PromptArgs,
     /// Schedule of the same agent for the new job, instead of the earlier job's schedule
     #[arg(long, value_name = "NAME")]
     schedule: Option<ScheduleName>,
 }
 
-impl Retry {
+impl RetryArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, false, "retry")?;
-        place::ask(config, async |client| match one {
+        location::ask(config, async |client| match one {
             Some(name) => {
                 let job = client.post(&format!("jobs/{name}/retry"), &Changes::default()).await?;
-                job::tell(client, job, self.wait, self.json).await
+                job::print_created(client, job, self.wait, self.json).await
             }
             None => self.retry_many(client).await,
         })
     }
 
-    async fn retry_many(&self, client: &WayIn<'_>) -> Result<(), Failure> {
+    async fn retry_many(&self, client: &Connection<'_>) -> Result<(), Failure> {
         let mut matching = self.many.matching(client, &[JobStatus::Failed]).await?;
         self.leave_out_retried(client, &mut matching).await?;
         if !self.many.confirmed(&matching, "Retry", self.json)? {
@@ -97,14 +97,14 @@ impl Retry {
     /// Removes jobs that were already retried. If the retry failed too, the retry is the one that matches.
     async fn leave_out_retried(
         &self,
-        client: &WayIn<'_>,
+        client: &Connection<'_>,
         matching: &mut Vec<JobRecord>,
     ) -> Result<(), Failure> {
         if matching.is_empty() {
             return Ok(());
         }
         // A retry is a later job of the same agent.
-        let later = Filter {
+        let later = JobFilterArgs {
             status: None,
             until: None,
             trigger_type: None,
@@ -118,12 +118,12 @@ impl Retry {
     }
 }
 
-impl Fork {
+impl ForkArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let changes = Changes { prompt: self.prompt.read()?, schedule: self.schedule };
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("jobs/{}/fork", self.id), &changes).await?;
-            job::tell(client, job, self.wait, self.json).await
+            job::print_created(client, job, self.wait, self.json).await
         })
     }
 }

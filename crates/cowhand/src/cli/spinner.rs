@@ -11,10 +11,10 @@ use unicode_width::UnicodeWidthStr;
 use super::table::beginning;
 
 /// Wait before the spinner appears; shorter work needs none.
-const PAUSE: Duration = Duration::from_millis(200);
+const SHOW_AFTER: Duration = Duration::from_millis(200);
 /// Time without other output after which the spinner appears again.
-const SILENCE: Duration = Duration::from_secs(1);
-const TURN: Duration = Duration::from_millis(100);
+const SHOW_AGAIN_AFTER: Duration = Duration::from_secs(1);
+const FRAME_EVERY: Duration = Duration::from_millis(100);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 #[derive(Debug)]
@@ -22,15 +22,15 @@ pub(super) struct Spinner {
     text: RefCell<String>,
     shown: bool,
     /// Time at which other text was last written.
-    stirred: Cell<Option<Instant>>,
+    last_output: Cell<Option<Instant>>,
     /// Set while the line has other text that has not ended.
-    held: Cell<bool>,
+    line_open: Cell<bool>,
 }
 
 impl Spinner {
     pub(super) fn new(text: impl Into<String>) -> Self {
-        let (stirred, held) = (Cell::new(None), Cell::new(false));
-        Self { text: RefCell::new(text.into()), shown: can_erase(), stirred, held }
+        let (last_output, line_open) = (Cell::new(None), Cell::new(false));
+        Self { text: RefCell::new(text.into()), shown: can_erase(), last_output, line_open }
     }
 
     /// Checks whether the spinner is visible.
@@ -38,19 +38,19 @@ impl Spinner {
         self.shown
     }
 
-    pub(super) fn say(&self, text: impl Into<String>) {
+    pub(super) fn set_text(&self, text: impl Into<String>) {
         self.text.replace(text.into());
     }
 
     /// Erases the spinner and lets `write` write to the terminal. The spinner returns after a time without
     /// output.
-    pub(super) fn aside(&self, write: impl FnOnce() -> Ends) {
-        if self.shown && !self.held.get() {
+    pub(super) fn suspend_for(&self, write: impl FnOnce() -> Ends) {
+        if self.shown && !self.line_open.get() {
             draw("");
         }
         let ends = write();
-        self.held.set(matches!(ends, Ends::InALine));
-        self.stirred.set(Some(Instant::now()));
+        self.line_open.set(matches!(ends, Ends::InALine));
+        self.last_output.set(Some(Instant::now()));
     }
 
     /// Shows the spinner until the work ends, then erases it in any case.
@@ -59,7 +59,7 @@ impl Spinner {
             return work.await;
         }
         let begun = Instant::now();
-        let mut turns = interval_at(begun + PAUSE, TURN);
+        let mut turns = interval_at(begun + SHOW_AFTER, FRAME_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut frames = FRAMES.iter().cycle();
         let _erased = Erased(self);
@@ -68,8 +68,8 @@ impl Spinner {
             tokio::select! {
                 answer = &mut work => return answer,
                 _ = turns.tick() => {
-                    let since = self.stirred.get().unwrap_or(begun);
-                    if self.held.get() || self.stirred.get().is_some() && since.elapsed() < SILENCE {
+                    let since = self.last_output.get().unwrap_or(begun);
+                    if self.line_open.get() || self.last_output.get().is_some() && since.elapsed() < SHOW_AGAIN_AFTER {
                         continue;
                     }
                     let frame = frames.next().copied().unwrap_or_default();
@@ -86,7 +86,7 @@ struct Erased<'a>(&'a Spinner);
 
 impl Drop for Erased<'_> {
     fn drop(&mut self) {
-        if !self.0.held.get() {
+        if !self.0.line_open.get() {
             draw("");
         }
     }
@@ -109,11 +109,11 @@ pub(super) fn can_erase() -> bool {
 /// Replaces the text on the line. Ignores errors of a terminal that was closed.
 fn draw(line: &str) {
     let mut err = io::stderr().lock();
-    drop(write!(err, "{ERASE}{line}").and_then(|()| err.flush()));
+    drop(write!(err, "{ERASE_LINE}{line}").and_then(|()| err.flush()));
 }
 
 /// Control sequence that moves to the start of the line and clears it.
-pub(super) const ERASE: &str = "\r\x1b[K";
+pub(super) const ERASE_LINE: &str = "\r\x1b[K";
 
 /// Cuts a line to the width: a longer line would wrap, and only its last part could be erased.
 fn fitting(line: &str, width: usize) -> String {
@@ -128,9 +128,9 @@ fn fitting(line: &str, width: usize) -> String {
 }
 
 fn width() -> usize {
-    const USUAL: usize = 80;
-    let told = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
-    told.ok().filter(|columns| *columns > 0).unwrap_or(USUAL)
+    const DEFAULT_WIDTH: usize = 80;
+    let size = rustix::termios::tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col));
+    size.ok().filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH)
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use cowhand_core::server::Server as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, warn};
 
-use super::listen::Listen;
+use super::listen::ListenArgs;
+use super::location::{FleetLocation, cannot};
 use super::log::{self, LogFormat};
-use super::place::{Place, cannot};
-use super::started::{STOP_TIMEOUT, Started};
+use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
 use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};
@@ -23,23 +23,23 @@ use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
 use cowhand_system::clock::Clock;
 use cowhand_web::api::{Api, Socket};
-use cowhand_web::server::{JobSocket, ListenError, Listener};
+use cowhand_web::server::{HttpListener, JobSocket, ListenError};
 use cowhand_work as work;
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub(super) struct Start {
+pub(super) struct StartArgs {
     /// Run in the background, and return when the daemon is ready
     #[arg(short, long)]
     detach: bool,
     /// Time for running jobs to finish after a signal, before they are cancelled
-    #[arg(long, value_name = "SECONDS", default_value_t = STOP_TIMEOUT, value_parser = number::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = DEFAULT_STOP_TIMEOUT, value_parser = number::seconds)]
     stop_timeout: u64,
     /// On the first start with a herdctl.yaml, do not import the state in .herdctl
     #[arg(long)]
     fresh: bool,
     #[command(flatten)]
-    listen: Listen,
+    listen: ListenArgs,
     /// Format of the log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -51,31 +51,31 @@ pub(super) struct Start {
     behind: bool,
 }
 
-impl Start {
+impl StartArgs {
     /// Checks whether this process is the background daemon.
-    pub(super) const fn is_behind(&self) -> bool {
+    pub(super) const fn is_background(&self) -> bool {
         self.behind
     }
 
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         if self.detach {
-            let place = Self::place(config)?;
-            return background::start(&place, &self.started(), self.fresh, self.json);
+            let location = Self::location(config)?;
+            return background::start(&location, &self.started(), self.fresh, self.json);
         }
         log::begin(self.log_format);
         let as_json = matches!(self.log_format, LogFormat::Json);
         self.run_here(config).map_err(|failure| if as_json { failure.into_log() } else { failure })
     }
 
-    fn place(config: Option<&Path>) -> Result<Place, Failure> {
-        let (place, of_search) = Place::search(config)?;
-        place.refuse_second_daemon()?;
-        place.note(of_search);
-        Ok(place)
+    fn location(config: Option<&Path>) -> Result<FleetLocation, Failure> {
+        let (location, of_search) = FleetLocation::search(config)?;
+        location.refuse_second_daemon()?;
+        location.note(of_search);
+        Ok(location)
     }
 
-    fn started(&self) -> Started {
-        Started {
+    fn started(&self) -> StartOptions {
+        StartOptions {
             listen: self.listen.clone(),
             stop_timeout: Some(self.stop_timeout),
             log_format: Some(self.log_format),
@@ -84,16 +84,16 @@ impl Start {
     }
 
     fn run_here(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Self::place(config)?;
+        let location = Self::location(config)?;
         if self.behind {
             // Leave the terminal's session, so that closing the terminal does not end the daemon.
             rustix::process::setsid().map_err(|error| cannot("no session of its own", &error.into()))?;
         }
         let program = std::env::current_exe().map_err(|error| cannot("where is this program", &error))?;
-        let files = ConfigWatch::new(&place.config);
-        let started = Started { config: Some(place.config.clone()), ..self.started() };
-        let server = self.listen.server(&place.config);
-        let (agents, state) = (Agents::Config(place.config), place.state);
+        let files = ConfigWatch::new(&location.config);
+        let started = StartOptions { config: Some(location.config.clone()), ..self.started() };
+        let server = self.listen.server(&location.config);
+        let (agents, state) = (Agents::Config(location.config), location.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
         let options = Options {
             agents,
@@ -115,7 +115,7 @@ async fn serve(
     server: Option<Settings>,
     files: ConfigWatch,
     stop: Stop,
-    started: Started,
+    started: StartOptions,
 ) -> Result<(), Failure> {
     let listen = |kind| signal(kind).map_err(|error| cannot("cannot listen to signals", &error));
     // Installed before anything runs, so that a signal can never kill a daemon that has begun.
@@ -127,7 +127,7 @@ async fn serve(
         Some(settings) => Some(bind(settings, &options.state).await?),
         None => None,
     };
-    let url = listener.as_ref().map(Listener::url);
+    let url = listener.as_ref().map(HttpListener::url);
     let fleet = Arc::new(Fleet::start(options).await?);
     if let Err(error) = started.write(fleet.state_folder()) {
         warn!(
@@ -173,16 +173,16 @@ async fn serve(
 
 /// Binds the server's address. If it is taken by the daemon of this fleet, fails with that reason. If another
 /// program has it and nobody chose the address, takes a free port instead.
-async fn bind(settings: Settings, state: &StateFolder) -> Result<Listener, Failure> {
+async fn bind(settings: Settings, state: &StateFolder) -> Result<HttpListener, Failure> {
     let refused = |error: ListenError| Failure::new(Exit::CannotRunHere, error.to_string());
     let (usual, chosen) = (settings.listen, settings.listen_chosen);
     let any = Settings { listen: SocketAddr::new(usual.ip(), 0), ..settings.clone() };
-    match (Listener::bind(settings).await, state.lock()) {
+    match (HttpListener::bind(settings).await, state.lock()) {
         (Err(ListenError::Taken { .. }), Ok(None)) => {
             Err(FleetError::AlreadyRunning(state.path().display().to_string()).into())
         }
         (Err(ListenError::Taken { source, .. }), _) if !chosen && source.kind() == ErrorKind::AddrInUse => {
-            let listener = Listener::bind(any).await.map_err(refused)?;
+            let listener = HttpListener::bind(any).await.map_err(refused)?;
             warn!("{}", background::other_address(usual, &listener.url()));
             Ok(listener)
         }

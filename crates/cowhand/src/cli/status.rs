@@ -11,17 +11,17 @@ use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
 use super::agents::table;
-use super::place::{Place, WayIn};
-use super::{Failure, complete, job, left, place, print, schedule};
+use super::location::{Connection, FleetLocation};
+use super::{Failure, complete, job, location, print, removed, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, GoneAgent, JobView, Page, Status as Answer, Waits, left_sentence,
+    AgentView, Code, DaemonView, GoneAgent, JobView, Page, StatusView, Waits, left_sentence,
 };
 
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct StatusArgs {
     /// Show only this agent, with its schedules
     #[arg(add = complete::agents())]
     agent: Option<AgentName>,
@@ -30,10 +30,10 @@ pub(super) struct Status {
     json: bool,
 }
 
-impl Status {
+impl StatusArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
-            let mut status: Answer = match client.get("status").await {
+        location::ask(config, async |client| {
+            let mut status: StatusView = match client.get("status").await {
                 Err(problem) if problem.code == Code::StoreUnavailable && !client.is_alone() => {
                     print::prose("daemon: running; nothing is accepted", 2);
                     return Err(problem.into());
@@ -45,7 +45,7 @@ impl Status {
                 if status.agents.is_empty() {
                     // The error says that the agent does not exist, and suggests a similar name.
                     if let Err(problem) = client.get::<AgentView>(&format!("agents/{agent}")).await {
-                        return left::show(client, agent, None, problem, self.json).await;
+                        return removed::show(client, agent, None, problem, self.json).await;
                     }
                 }
             }
@@ -54,7 +54,7 @@ impl Status {
                 return Ok(());
             }
             let now = Timestamp::now();
-            print::prose(&daemon(&status.daemon, client.place(), now), 2);
+            print::prose(&daemon(&status.daemon, client.location(), now), 2);
             if let Some(problem) = &status.daemon.store_problem {
                 let problem = print::one_line(problem, 1_000);
                 print::prose(&format!("{}: {problem}", print::styled("nothing is accepted", print::BAD)), 2);
@@ -64,9 +64,10 @@ impl Status {
             }
             if let Some(at) = status.daemon.config_refused_at {
                 let at = duration::from_now(now, at);
-                let said = format!("the config on disk was refused {at}, and the one before it is in force");
-                let said = print::styled(said, print::BAD);
-                print::prose(&format!("{said}; `cowhand config check` shows its mistakes"), 2);
+                let refused =
+                    format!("the config on disk was refused {at}, and the one before it is in force");
+                let refused = print::styled(refused, print::BAD);
+                print::prose(&format!("{refused}; `cowhand config check` shows its mistakes"), 2);
             }
             for parked in &status.parked {
                 let (name, until) = (&parked.provider, duration::until(now, parked.until));
@@ -92,7 +93,7 @@ impl Status {
                 |item: &&GivenUpItem| self.agent.as_ref().is_none_or(|agent| item.agents.contains(agent));
             stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
             let of_agent = |item: &&UntoldItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
-            stopped.extend(status.untold.iter().filter(of_agent).map(|item| untold(item, now)));
+            stopped.extend(status.untold.iter().filter(of_agent).map(|item| undelivered(item, now)));
             if self.agent.is_some() {
                 print::line("");
                 schedule::table(&schedules, client.is_alone(), now).print();
@@ -172,8 +173,8 @@ pub(super) fn given_up(item: &GivenUpItem) -> String {
 }
 
 /// Formats a result that its source has not received yet.
-fn untold(item: &UntoldItem, now: Timestamp) -> String {
-    let (what, why) = (print::styled("not told", print::ODD), print::one_line(&item.last_error, 300));
+fn undelivered(item: &UntoldItem, now: Timestamp) -> String {
+    let (what, why) = (print::styled("not reported", print::ODD), print::one_line(&item.last_error, 300));
     let since =
         item.since.map(|since| format!(", since {}", duration::from_now(now, since))).unwrap_or_default();
     let (id, holder, queue) = (&item.id, &item.held_by, &item.queue);
@@ -192,15 +193,16 @@ fn gone(gone: &GoneAgent) -> String {
 
 /// Jobs that wait for something of which no line tells yet. Of those that wait for a place of their agent, the first.
 async fn waiting_jobs(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     agent: Option<&AgentName>,
-    status: &Answer,
+    status: &StatusView,
     now: Timestamp,
     lines: &mut Vec<String>,
 ) -> Result<(), Failure> {
-    const MOST: u32 = 20;
+    const MAX_JOBS_SHOWN: u32 = 20;
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
-    let pending: Page<JobRecord> = client.get(&format!("jobs?status=pending&limit={MOST}{agent}")).await?;
+    let pending: Page<JobRecord> =
+        client.get(&format!("jobs?status=pending&limit={MAX_JOBS_SHOWN}{agent}")).await?;
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
     let mut first_of = HashSet::new();
     let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
@@ -208,7 +210,7 @@ async fn waiting_jobs(
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         let is_full =
             |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
-        let mut told = |waits: &Waits| match waits.reason {
+        let mut shown_elsewhere = |waits: &Waits| match waits.reason {
             SkipReason::UsageLimit => true,
             // The table counts those behind the first.
             SkipReason::AtCapacity if status.agents.iter().any(is_full) => {
@@ -216,7 +218,7 @@ async fn waiting_jobs(
             }
             _ => false,
         };
-        let Some(waits) = view.waits.filter(|waits| !told(waits)) else { continue };
+        let Some(waits) = view.waits.filter(|waits| !shown_elsewhere(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
         let next =
             job::next_attempt(&waits, now).map(|at| format!(" (tried again {})", duration::until(now, at)));
@@ -236,13 +238,13 @@ async fn waiting_jobs(
     Ok(())
 }
 
-fn daemon(view: &DaemonView, place: &Place, now: Timestamp) -> String {
+fn daemon(view: &DaemonView, location: &FleetLocation, now: Timestamp) -> String {
     if !view.running {
-        if let Some(gone) = place.store_gone() {
+        if let Some(gone) = location.store_gone() {
             return format!("daemon: {}; {gone}", print::styled("not running", print::ODD));
         }
         let state = print::styled("not running", print::ODD);
-        return format!("daemon: {state}; {}", place.how_to_start());
+        return format!("daemon: {state}; {}", location.how_to_start());
     }
     let state = if view.stopping { "stopping" } else { "running" };
     let pid = view.pid.unwrap_or_default();

@@ -10,17 +10,17 @@ use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{JobRecord, Termination};
 use serde::Serialize;
 
-use super::advice::advised;
+use super::advice::with_config_option;
 use super::bulk::jobs;
-use super::place::{Place, cannot, wait};
+use super::location::{FleetLocation, cannot, wait};
 use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;
 use cowhand_store::LAST_WAIT;
-use cowhand_web::api::{AttemptView, Client, DaemonView, Page, Problem, Status, StopAsked};
+use cowhand_web::api::{ApiProblem, AttemptView, Client, DaemonView, Page, StatusView, StopAsked};
 
 #[derive(Debug, Args)]
-pub(super) struct Stop {
+pub(super) struct StopArgs {
     /// Leave agents running; the next start takes them up again
     #[arg(long)]
     keep_agents: bool,
@@ -52,14 +52,14 @@ struct Cancelled {
 }
 
 /// Wait beyond the timeout: cancelled agents have their own grace period.
-const AFTERWARDS: Duration = Duration::from_mins(1);
-const LOOK: Duration = Duration::from_millis(500);
+const WAIT_BEYOND_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_DAEMON_EVERY: Duration = Duration::from_millis(500);
 
-impl Stop {
+impl StopArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let place = Place::find(config)?;
+        let location = FleetLocation::find(config)?;
         let asked = StopAsked { keep_agents: self.keep_agents, timeout_seconds: Some(self.timeout) };
-        let Some(last) = stop(&place, asked)? else {
+        let Some(last) = stop(&location, asked)? else {
             return Err(Failure::new(
                 Exit::NoDaemon,
                 "no daemon runs for this fleet; there is nothing to stop",
@@ -67,14 +67,15 @@ impl Stop {
         };
         // It has stopped, whatever can be found out about the jobs.
         let stopped = wait(async {
-            let outcome = tokio::time::timeout(FINDING_OUT, outcome(&place, last, self.keep_agents)).await;
-            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, SILENT)))
+            let outcome =
+                tokio::time::timeout(STORE_TIMEOUT_AFTER, outcome(&location, last, self.keep_agents)).await;
+            outcome.unwrap_or_else(|_| Err(Failure::new(Exit::CannotRunHere, STORE_SILENT)))
         });
         let stopped = stopped.unwrap_or_else(Stopped::unknown);
         if self.json {
             print::json(&stopped);
         } else {
-            print::line(advised(&stopped.in_words()));
+            print::line(with_config_option(&stopped.in_words()));
         }
         Ok(())
     }
@@ -110,12 +111,12 @@ impl Stopped {
 }
 
 /// Reads from the store how the jobs of this node ended.
-async fn outcome(place: &Place, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
-    if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, place.store_gone()) {
+async fn outcome(location: &FleetLocation, after: LastEvent, kept: bool) -> Result<Stopped, Failure> {
+    if let (true, Some(FleetError::StoreGone { jobs, .. })) = (kept, location.store_gone()) {
         return Ok(Stopped::new(Vec::new(), jobs.len()));
     }
-    let here = place.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
-    let client = place.alone().await?;
+    let here = location.state.node().map_err(|error| cannot("cannot tell which machine this is", &error))?;
+    let client = location.open_store().await?;
     if kept {
         let (running, mut own): (Page<JobRecord>, usize) =
             (client.get("jobs?status=running&limit=1000").await?, 0);
@@ -158,22 +159,22 @@ async fn ran_at(client: &Client, job: &JobId, node: &str) -> Result<bool, Failur
 }
 
 /// Last event before the stop request, or the reason why it is unknown.
-type LastEvent = Result<i64, Problem>;
+type LastEvent = Result<i64, ApiProblem>;
 
 /// Stops the daemon, waits for its end and returns the last event before the request. Returns none if no
 /// daemon ran.
-pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
+pub(super) fn stop(location: &FleetLocation, asked: StopAsked) -> Result<Option<LastEvent>, Failure> {
     wait(async {
-        let Some(client) = Client::of_daemon(&place.state).await? else { return Ok(None) };
+        let Some(client) = Client::of_daemon(&location.state).await? else { return Ok(None) };
         let last = last_event(&client).await;
-        let process = Client::process_of_daemon(&place.state).await;
+        let process = Client::process_of_daemon(&location.state).await;
         client.post::<DaemonView>("stop", &asked).await?;
         let timeout = Duration::from_secs(asked.timeout_seconds.unwrap_or_default().min(24 * 3600));
         let spinner = Spinner::new("stopping");
         let gone = async {
             tokio::select! {
-                gone = background::gone(place, process, timeout + AFTERWARDS) => gone,
-                never = tell_what_runs(&client, &spinner), if spinner.is_shown() => match never {},
+                gone = background::wait_until_stopped(location, process, timeout + WAIT_BEYOND_TIMEOUT) => gone,
+                never = show_running_jobs(&client, &spinner), if spinner.is_shown() => match never {},
             }
         };
         if interrupt::unless(spinner.during(gone), Some(STILL_STOPPING)).await? {
@@ -184,20 +185,20 @@ pub(super) fn stop(place: &Place, asked: StopAsked) -> Result<Option<LastEvent>,
 }
 
 /// How long the store is waited for before the daemon is asked, and after it is gone.
-const ASKING: Duration = Duration::from_secs(2);
-const FINDING_OUT: Duration = Duration::from_secs(10);
+const STORE_TIMEOUT_BEFORE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT_AFTER: Duration = Duration::from_secs(10);
 
-const SILENT: &str = "the store does not answer";
+const STORE_SILENT: &str = "the store does not answer";
 
 /// The last event so far. A store that cannot be read keeps nobody from stopping.
 async fn last_event(client: &Client) -> LastEvent {
-    let page = tokio::time::timeout(ASKING, client.get::<Page<Event>>("events?limit=1")).await;
-    let page = page.unwrap_or_else(|_| Err(Problem::store_unavailable(SILENT)));
+    let page = tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await;
+    let page = page.unwrap_or_else(|_| Err(ApiProblem::store_unavailable(STORE_SILENT)));
     if let Err(problem) = &page {
         print::note(format!(
             "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
              cannot write",
-            advised(&problem.message),
+            with_config_option(&problem.message),
             LAST_WAIT.as_secs()
         ));
     }
@@ -208,16 +209,16 @@ const STILL_STOPPING: &str =
     "the daemon is still stopping; `cowhand stop` once more cancels what runs at once";
 
 /// Shows the number of running jobs in the spinner as long as the daemon answers.
-async fn tell_what_runs(client: &Client, spinner: &Spinner) -> Infallible {
+async fn show_running_jobs(client: &Client, spinner: &Spinner) -> Infallible {
     loop {
-        if let Ok(status) = client.get::<Status>("status").await {
+        if let Ok(status) = client.get::<StatusView>("status").await {
             let running: usize = status.agents.iter().map(|agent| agent.running).sum();
-            spinner.say(match running {
+            spinner.set_text(match running {
                 0 => "stopping".to_owned(),
                 1 => "stopping; 1 job still runs".to_owned(),
                 many => format!("stopping; {many} jobs still run"),
             });
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_DAEMON_EVERY).await;
     }
 }

@@ -5,39 +5,39 @@ use anstyle::Style;
 use cowhand_core::id::JobId;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::print::{HEAD, line, style_of, styled, width};
+use super::print::{HEADING, line, style_of, styled, width};
 
 #[derive(Debug)]
 pub(super) struct Table {
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
     /// Columns that are left out on a narrow terminal, the first one first.
-    spared: &'static [&'static str],
+    optional: &'static [&'static str],
 }
 
 /// Space between two columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 /// Largest width of a column that is never cut: a status, a time, a number, the short form of a job's id.
-const WHOLE: usize = 12;
+const MAX_UNCUT_WIDTH: usize = 12;
 
 /// Steps by which a table that is too wide is reduced: first the text in its last column, then the dates in
 /// ids of jobs, then long names. If that is not enough, columns are left out.
-const STEPS: [Step; 4] = [
-    Step { whole_ids: true, name: usize::MAX, last: 24 },
-    Step { whole_ids: false, name: usize::MAX, last: 24 },
-    Step { whole_ids: false, name: 20, last: 20 },
-    Step { whole_ids: false, name: WHOLE, last: 10 },
+const SHRINK_STEPS: [ShrinkStep; 4] = [
+    ShrinkStep { whole_ids: true, name: usize::MAX, last: 24 },
+    ShrinkStep { whole_ids: false, name: usize::MAX, last: 24 },
+    ShrinkStep { whole_ids: false, name: 20, last: 20 },
+    ShrinkStep { whole_ids: false, name: MAX_UNCUT_WIDTH, last: 10 },
 ];
 
 /// Steps for a table that is still too wide after columns were left out.
-const LAST_STEPS: [Step; 3] = [
-    Step { whole_ids: false, name: 8, last: 10 },
-    Step { whole_ids: false, name: 6, last: 0 },
-    Step { whole_ids: false, name: 3, last: 0 },
+const FINAL_SHRINK_STEPS: [ShrinkStep; 3] = [
+    ShrinkStep { whole_ids: false, name: 8, last: 10 },
+    ShrinkStep { whole_ids: false, name: 6, last: 0 },
+    ShrinkStep { whole_ids: false, name: 3, last: 0 },
 ];
 
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct ShrinkStep {
     whole_ids: bool,
     /// Smallest width of a name.
     name: usize,
@@ -47,12 +47,12 @@ struct Step {
 
 impl Table {
     pub(super) fn new(head: &[&'static str]) -> Self {
-        Self { head: head.to_vec(), rows: Vec::new(), spared: &[] }
+        Self { head: head.to_vec(), rows: Vec::new(), optional: &[] }
     }
 
     /// Sets the columns that are left out on a narrow terminal, the least important one first.
-    pub(super) fn sparing(self, spared: &'static [&'static str]) -> Self {
-        Self { spared, ..self }
+    pub(super) fn optional_columns(self, optional: &'static [&'static str]) -> Self {
+        Self { optional, ..self }
     }
 
     /// Adds a row. A cell with a status is printed in its colour.
@@ -68,11 +68,11 @@ impl Table {
                 let taken = cell.width();
                 if taken > 0 {
                     text.push_str(&" ".repeat(gap));
-                    let style = if number == 0 { HEAD } else { style_of(&cell) };
+                    let style = if number == 0 { HEADING } else { style_of(&cell) };
                     text.push_str(&if style == Style::new() { cell } else { styled(cell, style) });
                     gap = 0;
                 }
-                gap += room.saturating_sub(taken) + GAP;
+                gap += room.saturating_sub(taken) + COLUMN_GAP;
             }
             line(text);
         }
@@ -91,10 +91,10 @@ impl Table {
             let narrower = without(&tables[tables.len() - 1], column);
             tables.push(narrower);
         }
-        let fits = |all: &Vec<Vec<String>>, steps: &[Step]| {
+        let fits = |all: &Vec<Vec<String>>, steps: &[ShrinkStep]| {
             steps.iter().find_map(|step| Some((widths(all, *step, terminal)?, step.whole_ids)))
         };
-        for steps in [&STEPS[..], &LAST_STEPS[..]] {
+        for steps in [&SHRINK_STEPS[..], &FINAL_SHRINK_STEPS[..]] {
             for all in &tables {
                 if let Some((widths, whole_ids)) = fits(all, steps) {
                     return cut_to(all.clone(), &widths, whole_ids);
@@ -102,7 +102,8 @@ impl Table {
             }
         }
         let all = tables.pop().unwrap_or_default();
-        let widths: Vec<usize> = natural(&all, false).into_iter().map(|width| width.min(WHOLE)).collect();
+        let widths: Vec<usize> =
+            natural(&all, false).into_iter().map(|width| width.min(MAX_UNCUT_WIDTH)).collect();
         cut_to(all, &widths, false)
     }
 
@@ -116,7 +117,7 @@ impl Table {
                 .skip(1)
                 .all(|row| column.and_then(|column| row.get(column)).is_none_or(String::is_empty))
         };
-        let (empty, full): (Vec<_>, Vec<_>) = self.spared.iter().partition(is_empty);
+        let (empty, full): (Vec<_>, Vec<_>) = self.optional.iter().partition(is_empty);
         let place = |name: &'static str| {
             let place = head.iter().position(|head| *head == name)?;
             head.remove(place);
@@ -144,17 +145,17 @@ fn natural(rows: &[Vec<String>], whole_ids: bool) -> Vec<usize> {
 }
 
 /// Returns the widths of the columns at this step, or none if the table is still too wide.
-fn widths(rows: &[Vec<String>], step: Step, terminal: usize) -> Option<Vec<usize>> {
+fn widths(rows: &[Vec<String>], step: ShrinkStep, terminal: usize) -> Option<Vec<usize>> {
     let natural = natural(rows, step.whole_ids);
     let (last, names) = natural.split_last()?;
     // Ids of jobs are never cut, even in the last column.
     let is_text = rows.iter().skip(1).filter_map(|row| row.last()).all(|cell| cell.parse::<JobId>().is_err());
     let least_of_last = if is_text { (*last).min(step.last) } else { *last };
     let with_names_of = |most: usize| {
-        let cut = |width: usize| if width > WHOLE { width.min(most) } else { width };
+        let cut = |width: usize| if width > MAX_UNCUT_WIDTH { width.min(most) } else { width };
         names.iter().map(|width| cut(*width)).collect::<Vec<_>>()
     };
-    let taken = |names: &[usize]| names.iter().map(|width| width + GAP).sum::<usize>();
+    let taken = |names: &[usize]| names.iter().map(|width| width + COLUMN_GAP).sum::<usize>();
     let widest = names.iter().copied().max().unwrap_or_default();
     let names = (step.name.min(widest)..=widest)
         .rev()
@@ -282,7 +283,7 @@ mod tests {
                 "abc123  backend…e-north  every-w…morning  completed  13s ago  1m 2s  It is done…",
             ),
         ] {
-            let mut table = Table::new(&head).sparing(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
+            let mut table = Table::new(&head).optional_columns(&["TOOK", "SCHEDULE", "MADE", "OUTCOME"]);
             let agent = "backend-reviewer-for-the-north";
             let outcome = "It is done, and here is all that was done on the way.";
             let row = ["job-2026-01-01-abc123", agent, schedule, "completed", "13s ago", "1m 2s", outcome];

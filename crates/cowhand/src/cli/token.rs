@@ -10,22 +10,22 @@ use cowhand_core::server::Scope;
 use jiff::Timestamp;
 
 use super::print::{self, Table};
-use super::{Failure, place};
+use super::{Failure, location};
 use cowhand_store as store;
 use cowhand_web::api::{Page, TokenAsked, TokenMade, segment};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Token {
+pub(super) enum TokenVerb {
     /// Create a token and show it, once
-    Create(Create),
+    Create(TokenCreateArgs),
     /// List tokens, including revoked and expired ones
-    List(List),
+    List(TokenListArgs),
     /// Revoke a token at once
-    Revoke(Revoke),
+    Revoke(TokenRevokeArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Create {
+pub(super) struct TokenCreateArgs {
     /// Name of the token, to recognise its use later
     name: TokenName,
     /// Rights: read, operate (also create, cancel and steer work) or admin (also stop, remove, create tokens)
@@ -40,14 +40,14 @@ pub(super) struct Create {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct TokenListArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Revoke {
+pub(super) struct TokenRevokeArgs {
     /// Token, as `cowhand token list` names it
     name: TokenName,
     /// Print JSON
@@ -55,7 +55,7 @@ pub(super) struct Revoke {
     json: bool,
 }
 
-impl Token {
+impl TokenVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::Create(create) => create.run(config),
@@ -65,11 +65,12 @@ impl Token {
     }
 }
 
-impl Create {
+impl TokenCreateArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let name = self.name.to_string();
         let asked = TokenAsked { name, scope: Some(self.scope), expires_in: self.expires };
-        let made: TokenMade = place::ask(config, async |client| Ok(client.post("tokens", &asked).await?))?;
+        let made: TokenMade =
+            location::ask(config, async |client| Ok(client.post("tokens", &asked).await?))?;
         if self.json {
             print::json(&made);
         } else {
@@ -80,10 +81,10 @@ impl Create {
     }
 }
 
-impl List {
+impl TokenListArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let tokens: Page<store::TokenRecord> =
-            place::ask(config, async |client| Ok(client.get("tokens").await?))?;
+            location::ask(config, async |client| Ok(client.get("tokens").await?))?;
         if self.json {
             print::json(&tokens.items);
         } else if tokens.items.is_empty() {
@@ -95,11 +96,11 @@ impl List {
     }
 }
 
-impl Revoke {
+impl TokenRevokeArgs {
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let path = format!("tokens/{}/revoke", segment(self.name.as_str()));
         let token: store::TokenRecord =
-            place::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
+            location::ask(config, async |client| Ok(client.post(&path, &()).await?))?;
         if self.json {
             print::json(&token);
         } else {
@@ -110,8 +111,8 @@ impl Revoke {
 }
 
 fn table(tokens: &[store::TokenRecord], now: Timestamp) -> Table {
-    let mut table =
-        Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"]).sparing(&["MADE", "LAST USED"]);
+    let mut table = Table::new(&["TOKEN", "SCOPE", "MADE", "LAST USED", "GOOD UNTIL"])
+        .optional_columns(&["MADE", "LAST USED"]);
     for token in tokens {
         let until = match (token.revoked_at, token.expires_at) {
             (Some(_), _) => "revoked".to_owned(),

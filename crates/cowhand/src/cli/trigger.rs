@@ -6,12 +6,12 @@ use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::job::JobRecord;
 
-use super::prompt::Prompt;
-use super::{Failure, complete, job, place};
+use super::prompt::PromptArgs;
+use super::{Failure, complete, job, location};
 use cowhand_engine::fleet;
 
 #[derive(Debug, Args)]
-pub(super) struct Trigger {
+pub(super) struct TriggerArgs {
     /// Agent of the job
     #[arg(add = complete::agents())]
     agent: AgentName,
@@ -19,7 +19,7 @@ pub(super) struct Trigger {
     #[arg(add = complete::schedules_of_agent())]
     schedule: Option<ScheduleName>,
     #[command(flatten)]
-    prompt: Prompt,
+    prompt: PromptArgs,
     /// Idempotency key: the same key for the same schedule gives the same job
     #[arg(long, value_name = "KEY", requires = "schedule")]
     idempotency_key: Option<String>,
@@ -31,13 +31,13 @@ pub(super) struct Trigger {
     json: bool,
 }
 
-impl Trigger {
+impl TriggerArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let Self { agent, schedule, prompt, idempotency_key, wait, json } = self;
         let asked = fleet::Trigger { schedule, prompt: prompt.read()?, idempotency_key, by_page: false };
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("agents/{agent}/trigger"), &asked).await?;
-            job::tell(client, job, wait, json).await
+            job::print_created(client, job, wait, json).await
         })
     }
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use clap::Args;
 
-use super::{Failure, place, print};
+use super::{Failure, location, print};
 use cowhand_web::api::{ProviderView, segment};
 
 #[derive(Debug, Args)]
-pub(super) struct Unpark {
+pub(super) struct UnparkArgs {
     /// Provider, as `cowhand status` names it
     provider: String,
     /// Print the provider as JSON
@@ -16,9 +16,9 @@ pub(super) struct Unpark {
     json: bool,
 }
 
-impl Unpark {
+impl UnparkArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| {
+        location::ask(config, async |client| {
             let address = format!("providers/{}/unpark", segment(&self.provider));
             let view = client.post::<ProviderView>(&address, &()).await?;
             if self.json {

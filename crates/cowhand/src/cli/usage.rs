@@ -14,11 +14,11 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::print::{self, Table};
-use super::{Failure, complete, place};
+use super::{Failure, complete, location};
 use cowhand_web::api::{BudgetView, Total, UsageView, segment};
 
 #[derive(Debug, Args)]
-pub(super) struct Usage {
+pub(super) struct UsageArgs {
     /// Grouping of the sums
     #[arg(long, value_enum, default_value_t = By::Day)]
     by: By,
@@ -64,9 +64,10 @@ impl FromStr for Day {
     }
 }
 
-impl Usage {
+impl UsageArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let view = place::ask(config, async |client| Ok(client.get::<UsageView>(&self.address()).await?))?;
+        let view =
+            location::ask(config, async |client| Ok(client.get::<UsageView>(&self.address()).await?))?;
         if self.json {
             print::json(&view);
             return Ok(());
@@ -109,10 +110,10 @@ impl Usage {
                 }),
             ),
             By::Model => {
-                let mut table =
-                    Table::new(&["MODEL", "COST", "IN", "OUT", "CACHED"]).sparing(&["CACHED", "OUT", "IN"]);
+                let mut table = Table::new(&["MODEL", "COST", "IN", "OUT", "CACHED"])
+                    .optional_columns(&["CACHED", "OUT", "IN"]);
                 for row in &view.models {
-                    let name = row.model.clone().unwrap_or_else(|| "(not told)".to_owned());
+                    let name = row.model.clone().unwrap_or_else(|| "(not reported)".to_owned());
                     table.row(std::iter::once(name).chain(cells(&row.usage)));
                 }
                 table
@@ -120,7 +121,7 @@ impl Usage {
             By::WorkItem => {
                 let mut table =
                     Table::new(&["WORK ITEM", "COST", "IN", "OUT", "CACHED", "ATTEMPTS", "TITLE"])
-                        .sparing(&["ATTEMPTS", "CACHED", "OUT", "IN", "TITLE"]);
+                        .optional_columns(&["ATTEMPTS", "CACHED", "OUT", "IN", "TITLE"]);
                 for row in &view.work_items {
                     let cells = std::iter::once(row.work_item.clone()).chain(cells(&row.total.usage));
                     table.row(cells.chain([row.total.attempts.to_string(), print::cell(&row.title)]));
@@ -130,7 +131,7 @@ impl Usage {
             By::Job => {
                 let mut table =
                     Table::new(&["JOB", "AGENT", "SCHEDULE", "STATUS", "COST", "TOKENS", "ATTEMPTS"])
-                        .sparing(&["ATTEMPTS", "SCHEDULE", "TOKENS", "STATUS"]);
+                        .optional_columns(&["ATTEMPTS", "SCHEDULE", "TOKENS", "STATUS"]);
                 for row in &view.jobs {
                     table.row([
                         row.job.to_string(),
@@ -152,7 +153,7 @@ fn heading(view: &UsageView) -> String {
     let usage = &view.total.usage;
     let (tokens, attempts) = (cowhand_core::budget::tokens(usage), view.total.attempts);
     let spent = match usage.cost_usd {
-        None if tokens > 0 || attempts > 0 => "no price told".to_owned(),
+        None if tokens > 0 || attempts > 0 => "no price reported".to_owned(),
         cost => dollars(cost.unwrap_or_default()),
     };
     let tokens = tokens_in_words(tokens);
@@ -162,7 +163,7 @@ fn heading(view: &UsageView) -> String {
 
 fn sums(what: &'static str, rows: impl Iterator<Item = (String, Total)>) -> Table {
     let mut table = Table::new(&[what, "COST", "IN", "OUT", "CACHED", "ATTEMPTS"])
-        .sparing(&["ATTEMPTS", "CACHED", "OUT", "IN"]);
+        .optional_columns(&["ATTEMPTS", "CACHED", "OUT", "IN"]);
     for (name, total) in rows {
         let cells = std::iter::once(name).chain(cells(&total.usage));
         table.row(cells.chain([total.attempts.to_string()]));
@@ -189,11 +190,8 @@ fn count(tokens: u64) -> String {
 
 /// Builds the table of budgets, each with its remaining amount.
 fn budgets(budgets: &[BudgetView], now: Timestamp) -> Table {
-    let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "BEGINS ANEW"]).sparing(&[
-        "RESERVED",
-        "BEGINS ANEW",
-        "SPENT",
-    ]);
+    let mut table = Table::new(&["BUDGET", "LIMIT", "SPENT", "RESERVED", "LEFT", "RESETS"])
+        .optional_columns(&["RESERVED", "RESETS", "SPENT"]);
     for budget in budgets {
         let owner = budget.agent.as_ref().map_or("fleet", |agent| agent.as_str());
         let shown = |amount: f64| amount_of(budget.unit, amount.max(0.0));

@@ -12,16 +12,16 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::place::{Place, WayIn};
+use super::location::{Connection, FleetLocation};
 use super::print::{self, Table};
-use super::schedule::FullName;
-use super::{Failure, complete, left, number, place, status};
+use super::schedule::ScheduleFullName;
+use super::{Failure, complete, location, number, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
-use cowhand_web::api::{AgentView, FiringView, Page, Problem, Status, segment};
+use cowhand_web::api::{AgentView, ApiProblem, FiringView, Page, StatusView, segment};
 
 #[derive(Debug, Args)]
-pub(super) struct Why {
+pub(super) struct WhyArgs {
     /// Schedule, or an agent for all its schedules
     #[arg(value_name = "AGENT[/SCHEDULE]", add = complete::agents_and_schedules())]
     of: Subject,
@@ -37,7 +37,7 @@ pub(super) struct Why {
 #[derive(Debug, Clone)]
 enum Subject {
     Agent(AgentName),
-    Schedule(FullName),
+    Schedule(ScheduleFullName),
 }
 
 impl FromStr for Subject {
@@ -53,24 +53,24 @@ impl FromStr for Subject {
 
 /// Schedule, the outcomes of its last firings, and the work items that it no longer takes.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct WhyAnswer {
     schedule: ScheduleView,
     firings: Vec<FiringView>,
     given_up: Vec<GivenUpItem>,
 }
 
-impl Answer {
-    async fn of(client: &WayIn<'_>, name: &FullName, limit: u32) -> Result<Self, Problem> {
+impl WhyAnswer {
+    async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
         let (schedule, firings) = of_one_moment(client, name, limit).await?;
-        let mut given_up = client.get::<Status>("status").await?.given_up;
+        let mut given_up = client.get::<StatusView>("status").await?.given_up;
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
         Ok(Self { schedule, firings, given_up })
     }
 
-    /// Prints how it stands. `without` is the place if no daemon runs there and nobody has said so.
-    fn print(&self, without: Option<&Place>, now: Timestamp) {
-        for line in standing(&self.schedule, &self.firings, without, now) {
+    /// Prints how it stands. `without` is the fleet if no daemon runs there and nobody has said so.
+    fn print(&self, without: Option<&FleetLocation>, now: Timestamp) {
+        for line in describe_state(&self.schedule, &self.firings, without, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
@@ -92,16 +92,16 @@ impl Answer {
 
 /// Reads the state of a schedule and its firings, again if a job of it began or ended in between.
 async fn of_one_moment(
-    client: &WayIn<'_>,
-    name: &FullName,
+    client: &Connection<'_>,
+    name: &ScheduleFullName,
     limit: u32,
-) -> Result<(ScheduleView, Vec<FiringView>), Problem> {
-    const MOST_READS: usize = 10;
+) -> Result<(ScheduleView, Vec<FiringView>), ApiProblem> {
+    const MAX_READS: usize = 10;
     let address = name.address();
     let stands = |view: &ScheduleView| (view.status, view.last_run_at, view.jobs_waiting, view.preparing);
     let mut before: ScheduleView = client.get(&address).await?;
     let mut firings = Vec::new();
-    for _ in 0..MOST_READS {
+    for _ in 0..MAX_READS {
         firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit={limit}")).await?.items;
         let after: ScheduleView = client.get(&address).await?;
         if stands(&before) == stands(&after) {
@@ -112,48 +112,48 @@ async fn of_one_moment(
     Ok((before, firings))
 }
 
-impl Why {
+impl WhyArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        place::ask(config, async |client| match &self.of {
+        location::ask(config, async |client| match &self.of {
             Subject::Schedule(name) => self.schedule(client, name).await,
             Subject::Agent(agent) => self.agent(client, agent).await,
         })
     }
 
-    async fn schedule(&self, client: &WayIn<'_>, name: &FullName) -> Result<(), Failure> {
-        let answer = match Answer::of(client, name, self.limit.unwrap_or(10)).await {
+    async fn schedule(&self, client: &Connection<'_>, name: &ScheduleFullName) -> Result<(), Failure> {
+        let answer = match WhyAnswer::of(client, name, self.limit.unwrap_or(10)).await {
             Ok(answer) => answer,
             Err(problem) => {
-                return left::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
+                return removed::show(client, &name.agent, Some(&name.schedule), problem, self.json).await;
             }
         };
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
         let (alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
-            let Answer { schedule, firings, given_up } = answer;
+            let WhyAnswer { schedule, firings, given_up } = answer;
             print::json(&json!({
                 "schedule": schedule, "daemon_running": !alone, "firings": firings,
                 "followup_refused": agent.followup_refused, "given_up": given_up,
             }));
             return Ok(());
         }
-        answer.print(alone.then(|| client.place()), now);
+        answer.print(alone.then(|| client.location()), now);
         print_refusal(&agent, now);
         answer.print_firings(now);
         Ok(())
     }
 
-    async fn agent(&self, client: &WayIn<'_>, name: &AgentName) -> Result<(), Failure> {
+    async fn agent(&self, client: &Connection<'_>, name: &AgentName) -> Result<(), Failure> {
         let agent: AgentView = match client.get(&format!("agents/{}", segment(name.as_str()))).await {
             Ok(agent) => agent,
-            Err(problem) => return left::show(client, name, None, problem, self.json).await,
+            Err(problem) => return removed::show(client, name, None, problem, self.json).await,
         };
-        let mut untaken = client.get::<Status>("status").await?.given_up;
+        let mut untaken = client.get::<StatusView>("status").await?.given_up;
         untaken.retain(|item| item.taken_by.is_empty() && item.agents.contains(&agent.name));
         let mut answers = Vec::new();
         for schedule in &agent.schedules {
-            let name = FullName { agent: agent.name.clone(), schedule: schedule.clone() };
-            answers.push(Answer::of(client, &name, self.limit.unwrap_or(3)).await?);
+            let name = ScheduleFullName { agent: agent.name.clone(), schedule: schedule.clone() };
+            answers.push(WhyAnswer::of(client, &name, self.limit.unwrap_or(3)).await?);
         }
         let (alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
@@ -177,12 +177,12 @@ impl Why {
             print::prose(&stop(&status::given_up(item)), 0);
         }
         print_refusal(&agent, now);
-        for (place, answer) in answers.iter().enumerate() {
-            if place > 0 {
+        for (index, answer) in answers.iter().enumerate() {
+            if index > 0 {
                 print::line("");
             }
             // That no daemon runs is the same for all of them.
-            answer.print((alone && place == 0).then(|| client.place()), now);
+            answer.print((alone && index == 0).then(|| client.location()), now);
             answer.print_firings(now);
         }
         Ok(())
@@ -200,15 +200,15 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
 const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
 /// What it does now, what it waits for, and when it will fire.
-fn standing(
+fn describe_state(
     view: &ScheduleView,
     firings: &[FiringView],
-    without: Option<&Place>,
+    without: Option<&FleetLocation>,
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
-    if let Some(place) = without {
-        lines.push(format!("No daemon runs, so nothing fires; {}.", place.how_to_start()));
+    if let Some(location) = without {
+        lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
     lines.extend(what_follows(view, without.is_some(), now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
@@ -235,8 +235,8 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
     match view.status {
         ScheduleStatus::Running => format!("{name} is running now."),
         ScheduleStatus::Disabled => match &view.off_in_file {
-            Some(place) => {
-                format!("{name} is turned off by `enabled: false` in {place}; change it there to turn it on.")
+            Some(file) => {
+                format!("{name} is turned off by `enabled: false` in {file}; change it there to turn it on.")
             }
             None if view.over => format!(
                 "{name} is turned off, and has finished: its `end_at` has passed. A later `end_at` in its file, and \

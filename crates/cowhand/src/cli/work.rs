@@ -9,29 +9,29 @@ use cowhand_core::work::{WorkItemId, WorkOutcome};
 use jiff::Timestamp;
 
 use super::print::{self, Table, one_line};
-use super::{Exit, Failure, complete, number, place};
+use super::{Exit, Failure, complete, location, number};
 use cowhand_engine::queues::given_up::GivenUp;
 use cowhand_engine::queues::{DroppedResult, ItemStatus, ItemView};
 use cowhand_web::api::{ClaimAsked, CompleteAsked, ReleaseAsked, RetryAsked, WorkView, segment};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Work {
+pub(super) enum WorkVerb {
     /// List available items, the most urgent first
-    List(List),
+    List(WorkListArgs),
     /// Show everything about one item
-    Show(One),
+    Show(WorkItemArgs),
     /// Reserve an item for yourself, so that no agent takes it
-    Claim(One),
+    Claim(WorkItemArgs),
     /// Make an item available again, and reset its failures
-    Release(Release),
+    Release(WorkReleaseArgs),
     /// Make an item available again that was given up
-    Retry(One),
+    Retry(WorkItemArgs),
     /// Mark an item as done
-    Complete(Complete),
+    Complete(WorkCompleteArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct List {
+pub(super) struct WorkListArgs {
     /// Only the queues of this agent
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
@@ -53,7 +53,7 @@ pub(super) struct List {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct One {
+pub(super) struct WorkItemArgs {
     /// ID of the item, for example github-42
     #[arg(value_name = "ITEM")]
     id: WorkItemId,
@@ -66,18 +66,18 @@ pub(super) struct One {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Release {
+pub(super) struct WorkReleaseArgs {
     #[command(flatten)]
-    one: One,
+    one: WorkItemArgs,
     /// Reason, shown to readers of the item
     #[arg(long)]
     reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Complete {
+pub(super) struct WorkCompleteArgs {
     #[command(flatten)]
-    one: One,
+    one: WorkItemArgs,
     /// Summary of the work
     #[arg(long)]
     summary: Option<String>,
@@ -112,13 +112,13 @@ enum Outcome {
     Partial,
 }
 
-impl Work {
+impl WorkVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::List(list) => list.run(config),
             Self::Show(one) => {
                 let address = format!("work/{}{}", one.id, query(one.agent.as_ref(), false));
-                let view = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+                let view = location::ask(config, async |client| Ok(client.get(&address).await?))?;
                 show(&view, one.json);
                 Ok(())
             }
@@ -127,7 +127,7 @@ impl Work {
                 let asked = ClaimAsked { agent: one.agent.clone(), person };
                 one.change(config, "claim", &asked, "claimed")
             }
-            Self::Release(Release { one, reason }) => {
+            Self::Release(WorkReleaseArgs { one, reason }) => {
                 let asked = ReleaseAsked { agent: one.agent.clone(), reason };
                 one.change(config, "release", &asked, "released")
             }
@@ -135,7 +135,7 @@ impl Work {
                 let asked = RetryAsked { agent: one.agent.clone() };
                 one.change(config, "retry", &asked, "offered again")
             }
-            Self::Complete(Complete { one, summary, outcome }) => {
+            Self::Complete(WorkCompleteArgs { one, summary, outcome }) => {
                 let outcome = Some(match outcome {
                     Outcome::Success => WorkOutcome::Success,
                     Outcome::Failure => WorkOutcome::Failure,
@@ -153,7 +153,7 @@ fn query(agent: Option<&AgentName>, all: bool) -> String {
     format!("?all={}{agent}", u8::from(all))
 }
 
-impl One {
+impl WorkItemArgs {
     fn change(
         self,
         config: Option<&Path>,
@@ -162,7 +162,7 @@ impl One {
         done: &str,
     ) -> Result<(), Failure> {
         let address = format!("work/{}/{verb}", self.id);
-        let view: ItemView = place::ask(config, async |client| Ok(client.post(&address, asked).await?))?;
+        let view: ItemView = location::ask(config, async |client| Ok(client.post(&address, asked).await?))?;
         if self.json {
             print::json(&view);
         } else {
@@ -174,7 +174,7 @@ impl One {
     }
 }
 
-impl List {
+impl WorkListArgs {
     /// Returns the filters as query parameters of the API.
     fn filters(&self) -> String {
         let labels =
@@ -199,7 +199,7 @@ impl List {
 
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         let address = format!("work{}{}", query(self.agent.as_ref(), self.all), self.filters());
-        let page: WorkView = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let page: WorkView = location::ask(config, async |client| Ok(client.get(&address).await?))?;
         let trouble = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
         let trouble = trouble.collect::<Vec<_>>().join("\n");
         let end = if trouble.is_empty() { Ok(()) } else { Err(Failure::new(Exit::CannotRunHere, trouble)) };
@@ -220,7 +220,7 @@ impl List {
         let now = Timestamp::now();
         let left: Vec<String> = page.items.iter().filter_map(left_for_a_person).collect();
         let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"])
-            .sparing(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
+            .optional_columns(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
         for view in page.items {
             let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
             table.row([
@@ -255,7 +255,7 @@ fn status(view: &ItemView) -> String {
     match (view.held_by.as_ref().or(view.claimed_by.as_ref()), view.status) {
         (_, ItemStatus::GivenUp) => "given up".to_owned(),
         (Some(holder), ItemStatus::Claimed) => format!("claimed by {}", one_line(holder, 80)),
-        (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not told yet".to_owned(),
+        (_, ItemStatus::Closing) if view.last_error.is_some() => "closing, not reported yet".to_owned(),
         (_, status) => status.as_str().to_owned(),
     }
 }
@@ -282,9 +282,9 @@ fn show(view: &ItemView, json: bool) {
         ("agents", agents.join(", ")),
         ("url", item.url.clone()),
         ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),
-        ("source not told yet", view.last_error.clone().unwrap_or_default()),
+        ("not reported yet", view.last_error.clone().unwrap_or_default()),
         (
-            "result not told",
+            "result not reported",
             view.dropped_result.as_ref().map(|dropped| dropped_result(dropped, now)).unwrap_or_default(),
         ),
     ];

@@ -122,7 +122,7 @@ agents:
     scene.run(&["trigger", "silent", "--wait"]);
     let said = scene.run(&["logs", "silent", "--result"]);
     assert_eq!((said.code, said.stdout.as_str()), (Some(0), ""));
-    assert!(said.stderr.contains("is completed and has said nothing"), "{}", said.stderr);
+    assert!(said.stderr.contains("is completed and has no output"), "{}", said.stderr);
     assert_eq!(scene.run(&["stop"]).code, Some(0));
     let said = scene.run(&["logs", "talker", "--result"]);
     assert_eq!(said.stdout, "It is done.\nAll of it.\n", "no daemon is needed for that");

@@ -296,7 +296,7 @@ agents:
     scene.json(&["trigger", "quiet", "--wait"]);
     for by in ["day", "agent", "model", "schedule", "job"] {
         let said = scene.run(&["usage", "--by", by]).stdout;
-        assert!(said.contains("no price told, 1,000 tokens, 1 attempt") && !said.contains('$'), "{said}");
+        assert!(said.contains("no price reported, 1,000 tokens, 1 attempt") && !said.contains('$'), "{said}");
     }
     let usage = scene.json(&["usage"]);
     assert_eq!((&usage["jobs"][0]["tokens"], &usage["jobs"][0]["cost_usd"]), (&1000.into(), &Value::Null));

@@ -105,7 +105,7 @@ fn an_interrupt_has_its_own_exit_code() {
             &["logs", "waiter", "-f"],
             "[JOB] goes on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
         ),
-        (&["events", "-f"], "`cowhand events -f --after [SEQ]` goes on from here"),
+        (&["events", "-f"], "`cowhand events -f --after [SEQ]` continues from here"),
         (
             &["trigger", "waiter", "--wait"],
             "[JOB] runs on; `cowhand logs [JOB] -f` follows it, `cowhand cancel [JOB]` ends it",
@@ -174,7 +174,7 @@ fn whoever_follows_events_misses_none_over_restarts() {
     assert_eq!(said.code, Some(130));
     let notes = said.stderr.matches("note: the daemon is away; waiting for the next one\n").count();
     assert!((1..=2).contains(&notes) && said.stderr.lines().count() == notes + 1, "{}", said.stderr);
-    assert!(said.stderr.ends_with("goes on from here\n"), "{}", said.stderr);
+    assert!(said.stderr.ends_with("continues from here\n"), "{}", said.stderr);
 }
 
 #[test]

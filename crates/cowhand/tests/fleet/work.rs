@@ -94,7 +94,7 @@ fn queues_can_be_narrowed_and_read_in_parts() {
     assert_eq!(ask("labels=bug,auth&priority=critical,low")["items"].as_array().unwrap().len(), 1);
     for (wrong, word) in [
         ("priority=urgent", "no priority"),
-        ("cursor=x", "no cursor"),
+        ("cursor=x", "not a cursor"),
         ("limit=0", "1 to 1000"),
         ("label=x", "label"),
     ] {
@@ -210,7 +210,7 @@ fn a_person_can_take_a_hand_in_it() {
     scene.write("go", "");
     wait_until("files-one is done", || read(&scene, "one").contains("status: completed").then_some(()));
     let job = scene.run(&["job", job["id"].as_str().unwrap()]).stdout;
-    assert!(job.contains("work item    files-one  Do one; its source was told: success\n"), "{job}");
+    assert!(job.contains("work item    files-one  Do one; reported to its source: success\n"), "{job}");
 
     // The actor is in the log.
     scene.write("tasks/two.md", "---\nstatus: failed\n---\n");
@@ -258,12 +258,12 @@ fn results_that_could_not_be_told_are_shown() {
     assert_eq!((&untold["id"], &untold["held_by"]), (&job["work_item"]["id"], &job["id"]), "{untold}");
     assert!(untold["since"].is_string() && untold["last_error"].is_string(), "{untold}");
     let said = scene.run(&["status"]).stdout;
-    assert!(said.contains("not told: files "), "{said}");
+    assert!(said.contains("not reported: files "), "{said}");
     let listed = scene.run(&["work", "list", "--all"]);
     assert_eq!(listed.code, Some(6));
-    assert!(listed.stdout.contains("closing, not told yet"), "{}", listed.stdout);
+    assert!(listed.stdout.contains("closing, not reported yet"), "{}", listed.stdout);
     let shown = scene.run(&["job", id]).stdout;
-    assert!(shown.contains("its source could not be told yet"), "{shown}");
+    assert!(shown.contains("not reported to its source yet"), "{shown}");
     // The job has ended, so a cancellation is not advised, and its result is not replaced.
     for verb in ["claim", "complete"] {
         let refused = scene.run(&["work", verb, "files-two"]);

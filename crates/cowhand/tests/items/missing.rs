@@ -245,7 +245,7 @@ async fn a_result_does_not_close_new_work_of_the_same_name() {
     assert_eq!((Some(result.job), first.status()), (told.job, JobStatus::Completed));
     soon(until(&mut events, 1, is_reported)).await;
     let firings: Page<FiringView> = client.get("schedules/worker/poll/firings").await.unwrap();
-    let said = format!("the result of {} was not told to its source: the claim of", first.id());
+    let said = format!("the result of {} was not reported to its source: the claim of", first.id());
     assert!(firings.items.iter().any(|firing| firing.why.contains(&said)), "{firings:?}");
     assert_eq!(jobs(&fleet).await.len(), 2, "the new text is work of its own");
     assert_eq!(fs::read_to_string(scene.path("titles")).unwrap(), "Do one\nNew\n");
@@ -369,7 +369,7 @@ async fn the_status_says_that_a_source_does_not_answer() {
     let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
     let untold = async {
         loop {
-            let status: cowhand::api::Status = client.get("status").await.unwrap();
+            let status: cowhand::api::StatusView = client.get("status").await.unwrap();
             if let Some(untold) = status.untold.into_iter().next() {
                 return untold;
             }

@@ -101,7 +101,7 @@ fn denied_with_a_reason() {
     let job = scene.finished(&id);
     assert_eq!(came_to(&job), ["completed", "success", ""], "{job:#}");
     let (success, said) = result(&scene, &job);
-    assert!(!success && said.contains("a person said no: not before noon"), "{said}");
+    assert!(!success && said.contains("a person denied it: not before noon"), "{said}");
 }
 
 #[test]

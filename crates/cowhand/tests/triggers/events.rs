@@ -165,7 +165,7 @@ async fn clear_on_the_command_line() {
     std::fs::write(home.path().join("cowhand.yaml"), format!("agents: [{agent}]\n")).unwrap();
     let mut daemon = crash::start(&home, None);
     let said = crash::cowhand(&home).args(["clear", "coder"]).output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout), "coder is to begin anew.\n");
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "The sessions of coder are cleared.\n");
     let unknown = crash::cowhand(&home).args(["clear", "nobody"]).output().unwrap();
     assert!(
         !unknown.status.success()

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::{FakeIssue, LOGIN, REPO, World, plain};
 
-pub(crate) struct Asked {
+pub(crate) struct FakeRequest {
     /// Method and path, with the query.
     pub(crate) line: String,
     method: String,
@@ -25,7 +25,7 @@ pub(crate) struct Asked {
     body: Value,
 }
 
-impl Asked {
+impl FakeRequest {
     pub(crate) fn new(parts: &Parts, body: &Bytes) -> Self {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let query = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
@@ -62,13 +62,13 @@ fn ok(value: &Value) -> Response {
 }
 
 impl World {
-    pub(crate) fn note(&mut self, asked: &Asked) {
+    pub(crate) fn note(&mut self, asked: &FakeRequest) {
         self.requests.push(asked.line.clone());
         self.tokens.push(asked.header("authorization"));
         self.user_agents.push(asked.header("user-agent"));
     }
 
-    pub(crate) fn route(&mut self, asked: &Asked) -> Response {
+    pub(crate) fn route(&mut self, asked: &FakeRequest) -> Response {
         if let Some(to) = self.moved.get(&asked.path) {
             let status = if asked.method == "GET" { 301 } else { 307 };
             let mut response = plain(status, json!({ "message": "Moved" }).to_string());
@@ -105,7 +105,7 @@ impl World {
         response
     }
 
-    fn api(&mut self, asked: &Asked, token: &str) -> Response {
+    fn api(&mut self, asked: &FakeRequest, token: &str) -> Response {
         let path = asked.path.trim_start_matches("/api/v3");
         // A repository that moved is addressed by its number.
         let path = path.replace("/repositories/1", &format!("/repos/{REPO}"));
@@ -145,11 +145,11 @@ impl World {
     /// Checks the signature as GitHub would.
     fn for_apps(&self, token: &str, answer: &Value) -> Response {
         let verified = || {
-            let (said, signature) = token.rsplit_once('.')?;
+            let (signed_part, signature) = token.rsplit_once('.')?;
             let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).ok()?;
             let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, self.app_key.as_ref()?);
-            key.verify(said.as_bytes(), &signature).ok()?;
-            let (_, claims) = said.split_once('.')?;
+            key.verify(signed_part.as_bytes(), &signature).ok()?;
+            let (_, claims) = signed_part.split_once('.')?;
             let claims: Value = serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(claims).ok()?).ok()?;
             let (iat, exp) = (claims["iat"].as_i64()?, claims["exp"].as_i64()?);
             let now = self.now.as_second();
@@ -158,7 +158,7 @@ impl World {
         if verified().is_some() { ok(answer) } else { plain(401, "{}") }
     }
 
-    fn repository(&mut self, method: &str, rest: &[&str], asked: &Asked) -> Response {
+    fn repository(&mut self, method: &str, rest: &[&str], asked: &FakeRequest) -> Response {
         match (method, rest) {
             ("GET", []) => {
                 ok(&json!({ "full_name": REPO, "private": self.is_private, "has_issues": self.has_issues }))
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    fn change(&mut self, method: &str, number: u64, rest: &[&str], asked: &Asked) -> Response {
+    fn change(&mut self, method: &str, number: u64, rest: &[&str], asked: &FakeRequest) -> Response {
         let Some(issue) = self.issues.get_mut(&number) else { return not_found() };
         match (method, rest) {
             ("PATCH", []) => {
@@ -224,7 +224,7 @@ impl World {
         }
     }
 
-    fn edit_comment(&mut self, id: &str, asked: &Asked) -> Response {
+    fn edit_comment(&mut self, id: &str, asked: &FakeRequest) -> Response {
         let (id, now): (u64, _) = (id.parse().unwrap(), self.now);
         let mut comments = self.issues.values_mut().flat_map(|issue| issue.comments.iter_mut());
         let Some(comment) = comments.find(|comment| comment.id == id) else { return not_found() };
@@ -252,7 +252,7 @@ impl World {
         plain(200, issue_text(number, issue).replacen('{', &at, 1))
     }
 
-    fn list(&self, asked: &Asked) -> Response {
+    fn list(&self, asked: &FakeRequest) -> Response {
         assert_eq!(asked.parameter("state"), Some("open"));
         assert_eq!((asked.parameter("sort"), asked.parameter("direction")), (Some("created"), Some("asc")));
         let wanted = asked.parameter("labels");
@@ -268,7 +268,7 @@ impl World {
 }
 
 /// Returns a page, with `Link` as GitHub writes it, and an `ETag` over the entries alone.
-fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, asked: &Asked) -> Response {
+fn paged<T: Hash>(all: &[T], show: impl Fn(&T) -> String, asked: &FakeRequest) -> Response {
     let (size, page) = (asked.number("per_page", 30), asked.number("page", 1));
     let here: Vec<&T> = all.iter().skip((page - 1) * size).take(size).collect();
     let mut hasher = DefaultHasher::new();
@@ -303,10 +303,10 @@ fn issue_text(number: u64, issue: &FakeIssue) -> String {
         format!(r#"{{"id":1,"name":{},"color":"ededed","description":"{description}"}}"#, json!(name))
     };
     let labels: Vec<String> = issue.labels.iter().map(label).collect();
-    value.replace(LABELS, &format!(r#""labels":[{}]"#, labels.join(",")))
+    value.replace(LABELS_PLACEHOLDER, &format!(r#""labels":[{}]"#, labels.join(",")))
 }
 
-const LABELS: &str = r#""labels":"put in later""#;
+const LABELS_PLACEHOLDER: &str = r#""labels":"put in later""#;
 
 fn issue_json(number: u64, issue: &FakeIssue) -> Value {
     let mut value = json!({

@@ -14,9 +14,9 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{ByPage, Given, named};
+use super::extract::{ByPage, Given, named};
 use super::waits::GoneAgent;
-use super::{Api, Page, Problem};
+use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::{ScheduleView, Trigger, Triggered};
 use cowhand_engine::schedule_view::schedules_of;
 
@@ -33,7 +33,7 @@ pub struct AgentView {
     /// Jobs that wait for a place, or for another attempt.
     pub queued: usize,
     pub last_job: Option<LastJob>,
-    pub next: Option<Next>,
+    pub next: Option<AgentNextFiring>,
     /// Last refusal of a follow-up to one of its jobs, within a week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followup_refused: Option<FollowupRefusal>,
@@ -53,19 +53,20 @@ pub struct LastJob {
 
 /// First coming firing of the agent's schedules.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Next {
+#[schemars(rename = "Next")]
+pub struct AgentNextFiring {
     pub schedule: ScheduleName,
     pub at: Timestamp,
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<AgentView>>, Problem> {
-    views(&api).await.map(Page::whole).map(Json)
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<AgentView>>, ApiProblem> {
+    views(&api).await.map(Page::all).map(Json)
 }
 
 pub(super) async fn one(
     State(api): State<Api>,
     Path(agent): Path<String>,
-) -> Result<Json<AgentView>, Problem> {
+) -> Result<Json<AgentView>, ApiProblem> {
     let name = named(&agent)?;
     let mut views = views(&api).await?.into_iter();
     match views.find(|view| view.name == name) {
@@ -79,7 +80,7 @@ pub(super) async fn trigger(
     Path(agent): Path<String>,
     by_page: Option<Extension<ByPage>>,
     Given(asked): Given<Trigger>,
-) -> Result<(StatusCode, Json<Job>), Problem> {
+) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     let asked = Trigger { by_page: by_page.is_some(), ..asked };
     triggered(&api, &named(&agent)?, asked).await
 }
@@ -87,7 +88,7 @@ pub(super) async fn trigger(
 pub(super) async fn clear(
     State(api): State<Api>,
     Path(agent): Path<String>,
-) -> Result<Json<AgentView>, Problem> {
+) -> Result<Json<AgentView>, ApiProblem> {
     api.daemon()?.clear(&named(&agent)?).await?;
     one(State(api), Path(agent)).await
 }
@@ -97,7 +98,7 @@ pub(super) async fn triggered(
     api: &Api,
     agent: &AgentName,
     asked: Trigger,
-) -> Result<(StatusCode, Json<Job>), Problem> {
+) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok(match api.daemon()?.trigger(agent, asked).await? {
         Triggered::New(job) => (StatusCode::CREATED, Json(job)),
         Triggered::Before(job) => (StatusCode::OK, Json(job)),
@@ -105,21 +106,21 @@ pub(super) async fn triggered(
 }
 
 /// Age after which a refused follow-up is no longer shown.
-const STALE: SignedDuration = SignedDuration::from_hours(7 * 24);
+const REFUSAL_SHOWN_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// Numbers of jobs that have not ended.
-pub(super) struct Counts {
+pub(super) struct AgentCounts {
     pub(super) running: usize,
     pub(super) queued: usize,
     pub(super) gone: Vec<GoneAgent>,
 }
 
 /// Returns all agents of the fleet, in the order of its files.
-pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, Problem> {
+pub(super) async fn views(api: &Api) -> Result<Vec<AgentView>, ApiProblem> {
     Ok(views_and_counts(api).await?.0)
 }
 
-pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Counts), Problem> {
+pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, AgentCounts), ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let snapshot = api.snapshot(&roster, now).await?;
     let schedules = schedules_of(&roster, &snapshot, now);
@@ -135,12 +136,12 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Count
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,
         };
-        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < STALE);
+        let followup_refused = refused.filter(|refused| now.duration_since(refused.at) < REFUSAL_SHOWN_FOR);
         views.push(AgentView { last_job, followup_refused, ..AgentView::of(agent, &snapshot, &schedules) });
     }
     let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
     let gone = GoneAgent::all(&roster, &snapshot);
-    Ok((views, Counts { running, queued: snapshot.jobs.len() - running, gone }))
+    Ok((views, AgentCounts { running, queued: snapshot.jobs.len() - running, gone }))
 }
 
 fn untaken_work(agent: &Agent) -> Option<String> {
@@ -153,8 +154,9 @@ impl AgentView {
         let live = || snapshot.jobs.iter().filter(|job| job.agent == agent.name);
         let running = live().filter(|job| matches!(job.state, LiveState::Running { .. })).count();
         let own = schedules.iter().filter(|view| view.agent == agent.name);
-        let next =
-            own.filter_map(|view| Some(Next { schedule: view.schedule.clone(), at: view.next_run_at? }));
+        let next = own.filter_map(|view| {
+            Some(AgentNextFiring { schedule: view.schedule.clone(), at: view.next_run_at? })
+        });
         Self {
             name: agent.name.clone(),
             description: agent.settings.description.clone(),

@@ -8,13 +8,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::given::{Count, Given, Params, Switch, named, of_attempt, requires};
-use super::{Api, Page, Problem};
+use super::extract::{Count, Given, Params, Switch, named, of_attempt, requires};
+use super::{Api, ApiProblem, Page};
 use cowhand_engine::fleet::Heard;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Listed {
+pub(super) struct AsksQuery {
     /// Include asks that are answered or closed, the newest first.
     all: Switch,
     /// Maximum number of asks; unset means 50.
@@ -23,7 +23,7 @@ pub(super) struct Listed {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Waiting {
+pub(super) struct AskWaitQuery {
     /// Longest wait for the answer, in seconds; unset means no wait, the maximum is 30.
     #[schemars(range(max = 30))]
     wait: u32,
@@ -68,8 +68,9 @@ pub struct JobAsks {
 
 /// Immediate reply to the agent; with `asked`, it has to wait for the end of the ask.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct JobHears {
-    pub verdict: HeardWord,
+#[schemars(rename = "JobHears")]
+pub struct JobAskReply {
+    pub verdict: AskVerdict,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -78,58 +79,63 @@ pub struct JobHears {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum HeardWord {
+#[schemars(rename = "HeardWord")]
+pub enum AskVerdict {
     Allowed,
     Denied,
     Asked,
 }
 
-const USUAL: u32 = 50;
-const LONGEST_WAIT: u32 = 30;
-const LONGEST_MESSAGE: usize = 20_000;
+const DEFAULT_ASK_COUNT: u32 = 50;
+const MAX_WAIT_SECONDS: u32 = 30;
+const MAX_MESSAGE_LENGTH: usize = 20_000;
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Params(Listed { all, limit }): Params<Listed>,
-) -> Result<Json<Page<Ask>>, Problem> {
-    let limit = Count::or(limit, USUAL);
+    Params(AsksQuery { all, limit }): Params<AsksQuery>,
+) -> Result<Json<Page<Ask>>, ApiProblem> {
+    let limit = Count::or(limit, DEFAULT_ASK_COUNT);
     if let Ok(fleet) = api.daemon() {
         fleet.store().expire_asks(api.now()).await?;
     }
     let asks =
         if all.is_on() { api.store.last_asks(limit).await? } else { api.store.open_asks(limit).await? };
-    Ok(Json(Page::whole(asks)))
+    Ok(Json(Page::all(asks)))
 }
 
 pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Params(waiting): Params<Waiting>,
-) -> Result<Json<Ask>, Problem> {
+    Params(waiting): Params<AskWaitQuery>,
+) -> Result<Json<Ask>, ApiProblem> {
     answered(&api, &ask_id(&api, &id).await?, waiting).await
 }
 
 pub(super) async fn of_job(
     State(api): State<Api>,
     Path((job, number)): Path<(String, String)>,
-    Params(waiting): Params<Waiting>,
-) -> Result<Json<Ask>, Problem> {
+    Params(waiting): Params<AskWaitQuery>,
+) -> Result<Json<Ask>, ApiProblem> {
     answered(&api, &ask_id(&api, &format!("{job}.{number}")).await?, waiting).await
 }
 
 /// Resolves a name of a job and a number to the ask.
-async fn ask_id(api: &Api, name: &str) -> Result<AskId, Problem> {
+async fn ask_id(api: &Api, name: &str) -> Result<AskId, ApiProblem> {
     let name: AskName = named(name)?;
     Ok(AskId { job: api.job_id(&name.job.to_string()).await?, number: name.number })
 }
 
-async fn answered(api: &Api, id: &AskId, Waiting { wait }: Waiting) -> Result<Json<Ask>, Problem> {
-    if wait > LONGEST_WAIT {
-        return Err(Problem::bad_request(format!("`wait` is at most {LONGEST_WAIT}")));
+async fn answered(
+    api: &Api,
+    id: &AskId,
+    AskWaitQuery { wait }: AskWaitQuery,
+) -> Result<Json<Ask>, ApiProblem> {
+    if wait > MAX_WAIT_SECONDS {
+        return Err(ApiProblem::bad_request(format!("`wait` is at most {MAX_WAIT_SECONDS}")));
     }
     match api.daemon() {
         Ok(fleet) => Ok(Json(fleet.wait_for_ask(id, SignedDuration::from_secs(wait.into())).await?)),
-        Err(_) => api.store.ask(id.clone()).await?.map(Json).ok_or_else(|| Problem::no_ask(id)),
+        Err(_) => api.store.ask(id.clone()).await?.map(Json).ok_or_else(|| ApiProblem::no_ask(id)),
     }
 }
 
@@ -137,18 +143,20 @@ pub(super) async fn answer(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(AnswerAsked { answer, message }): Given<AnswerAsked>,
-) -> Result<Json<Ask>, Problem> {
-    if message.as_ref().is_some_and(|message| message.chars().count() > LONGEST_MESSAGE) {
-        return Err(Problem::bad_request(format!("`message` has at most {LONGEST_MESSAGE} characters")));
+) -> Result<Json<Ask>, ApiProblem> {
+    if message.as_ref().is_some_and(|message| message.chars().count() > MAX_MESSAGE_LENGTH) {
+        return Err(ApiProblem::bad_request(format!(
+            "`message` has at most {MAX_MESSAGE_LENGTH} characters"
+        )));
     }
     let message = message.filter(|message| !message.trim().is_empty());
     let answer = match answer {
         Some(AnswerWord::Allow) => Answer::Allow { message },
         Some(AnswerWord::Deny) => Answer::Deny { message },
-        Some(AnswerWord::Text) => {
-            Answer::Text(message.ok_or_else(|| Problem::bad_request("an answer in words needs a `message`"))?)
-        }
-        None => return Err(Problem::bad_request("`answer` is missing: allow, deny or text")),
+        Some(AnswerWord::Text) => Answer::Text(
+            message.ok_or_else(|| ApiProblem::bad_request("an answer in words needs a `message`"))?,
+        ),
+        None => return Err(ApiProblem::bad_request("`answer` is missing: allow, deny or text")),
     };
     Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
 }
@@ -158,22 +166,22 @@ pub(super) async fn make(
     State(api): State<Api>,
     Path(job): Path<String>,
     Given(asked): Given<JobAsks>,
-) -> Result<Json<JobHears>, Problem> {
+) -> Result<Json<JobAskReply>, ApiProblem> {
     let job = api.job_id(&job).await?;
     let JobAsks { attempt, key, tool, input, question } = asked;
     let attempt = of_attempt(attempt)?;
     if key.is_empty() || key.len() > 200 {
-        return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
+        return Err(ApiProblem::bad_request("`key` has 1 to 200 bytes"));
     }
     let what = match (tool, question) {
         (Some(tool), None) => Asked::Tool { tool, input },
         (None, Some(question)) => Asked::Question { question },
-        _ => return Err(Problem::bad_request("it is either about a `tool` or a `question`")),
+        _ => return Err(ApiProblem::bad_request("it is either about a `tool` or a `question`")),
     };
     let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, what).await? {
-        Heard::Allowed => (HeardWord::Allowed, None, None),
-        Heard::Denied { message } => (HeardWord::Denied, Some(message), None),
-        Heard::Asked(ask) => (HeardWord::Asked, None, Some(ask)),
+        Heard::Allowed => (AskVerdict::Allowed, None, None),
+        Heard::Denied { message } => (AskVerdict::Denied, Some(message), None),
+        Heard::Asked(ask) => (AskVerdict::Asked, None, Some(ask)),
     };
-    Ok(Json(JobHears { verdict, message, ask }))
+    Ok(Json(JobAskReply { verdict, message, ask }))
 }

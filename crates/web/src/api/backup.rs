@@ -12,47 +12,48 @@ use futures_util::stream;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::given::{Params, Switch};
+use super::extract::{Params, Switch};
 use super::problem::Code;
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 use cowhand_engine::backup;
 use cowhand_store::StoreError;
 use cowhand_store::audit;
 
-pub(super) const MEDIA_TYPE: &str = "application/vnd.sqlite3";
-const PIECE: usize = 1 << 18;
+pub(super) const BACKUP_MEDIA_TYPE: &str = "application/vnd.sqlite3";
+const CHUNK_BYTES: usize = 1 << 18;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct BackupQuery {
     /// Leave out the output of jobs.
     no_output: Switch,
 }
 
 pub(super) async fn backup(
     State(api): State<Api>,
-    Params(asked): Params<Asked>,
-) -> Result<Response, Problem> {
+    Params(asked): Params<BackupQuery>,
+) -> Result<Response, ApiProblem> {
     // The store contains the secrets of the config, and no answer over TCP may contain a secret.
     if !matches!(audit::current(), None | Some(Actor::Person { .. })) {
         let message = "a backup holds secrets, so it is given to the owner of the state folder only: run `cowhand backup FILE` on the daemon's machine";
-        return Err(Problem::new(Code::Forbidden, message));
+        return Err(ApiProblem::new(Code::Forbidden, message));
     }
     if api.store.is_server() {
         return Err(StoreError::NoCopy.into());
     }
     let made = backup::make(&api.store, &api.state, !asked.no_output.is_on()).await;
-    let file = made.map_err(|error| Problem::store_unavailable(format!("no backup was made: {error:#}")))?;
-    let length = file.metadata().map_err(|error| Problem::store_unavailable(error.to_string()))?.len();
+    let file =
+        made.map_err(|error| ApiProblem::store_unavailable(format!("no backup was made: {error:#}")))?;
+    let length = file.metadata().map_err(|error| ApiProblem::store_unavailable(error.to_string()))?.len();
     let pieces = stream::unfold(Some(file), |file| async { next(file?) });
     let headers =
-        [(header::CONTENT_TYPE, MEDIA_TYPE.to_owned()), (header::CONTENT_LENGTH, length.to_string())];
+        [(header::CONTENT_TYPE, BACKUP_MEDIA_TYPE.to_owned()), (header::CONTENT_LENGTH, length.to_string())];
     Ok((headers, Body::from_stream(pieces)).into_response())
 }
 
 /// Returns the next piece, and the file if there may be more.
 fn next(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; CHUNK_BYTES];
     match file.read(&mut piece) {
         Ok(0) => None,
         Ok(length) => {

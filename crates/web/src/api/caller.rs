@@ -18,7 +18,7 @@ use cowhand_core::job::JobStatus;
 use tokio::net::{UnixListener, UnixStream};
 use tracing::warn;
 
-use super::{Api, Code, Problem, Wanted};
+use super::{Api, ApiProblem, Code, Wanted};
 use cowhand_run::process::attempts_above;
 use cowhand_run::shortage::is_named_in as is_shortage;
 use cowhand_store::audit;
@@ -94,7 +94,7 @@ impl Refusals {
 impl Api {
     /// Refuses every user but the daemon's own and root, with an event. The mode of the socket restricts this
     /// too, but a process of the same owner can change that mode.
-    pub(super) async fn admit_user(&self, peer: &Peer, wanted: &Wanted) -> Result<(), Problem> {
+    pub(super) async fn admit_user(&self, peer: &Peer, wanted: &Wanted) -> Result<(), ApiProblem> {
         let own = rustix::process::geteuid().as_raw();
         let Some(uid) = peer.uid.filter(|uid| *uid != own && *uid != 0) else { return Ok(()) };
         let (method, endpoint) = wanted.endpoint();
@@ -106,17 +106,17 @@ impl Api {
         }
         let message =
             format!("this socket is for the user of the daemon ({own}) and root only, not for user {uid}");
-        Err(Problem::new(Code::Forbidden, message))
+        Err(ApiProblem::new(Code::Forbidden, message))
     }
 
     /// Finds the attempt of this fleet that a caller belongs to. A process of another fleet's job counts as a
     /// person. A hook is a command of the config and has the rights of its owner: its name is not that of an
     /// attempt. The oldest ancestor decides, since an agent can set the environment of the processes that it
     /// starts.
-    pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<OfJob>, Problem> {
+    pub(super) async fn attempt_of(&self, peer: &Peer) -> Result<Option<OfJob>, ApiProblem> {
         let attempts = peer.attempts.as_ref().map_err(|why| {
             let message = format!("cannot tell which process connected to the socket: {why}; try again");
-            Problem::new(if is_shortage(why) { Code::Busy } else { Code::Forbidden }, message)
+            ApiProblem::new(if is_shortage(why) { Code::Busy } else { Code::Forbidden }, message)
         })?;
         for name in attempts.iter().rev() {
             let Some((job, number)) = name.rsplit_once('.') else { continue };
@@ -130,7 +130,7 @@ impl Api {
 
     /// Allows a process of an attempt the endpoints that the token of its job allows; refuses all others,
     /// with an event.
-    pub(super) async fn admit_attempt(&self, of: OfJob, wanted: &Wanted) -> Result<Actor, Problem> {
+    pub(super) async fn admit_attempt(&self, of: OfJob, wanted: &Wanted) -> Result<Actor, ApiProblem> {
         let (job, number) = &of;
         let known = self.store.job(job.clone()).await?;
         let runs =
@@ -143,11 +143,11 @@ impl Api {
             "this process belongs to {job}, and an agent may do here only what concerns its own job; \
              do it from a terminal of your own"
         );
-        Err(Problem::new(Code::Forbidden, message))
+        Err(ApiProblem::new(Code::Forbidden, message))
     }
 
     /// Records the first refusal of an endpoint to a job.
-    pub(super) async fn note_refusal(&self, of: OfJob, wanted: &Wanted, how: &str) -> Result<(), Problem> {
+    pub(super) async fn note_refusal(&self, of: OfJob, wanted: &Wanted, how: &str) -> Result<(), ApiProblem> {
         let (method, endpoint) = wanted.endpoint();
         if self.refusals.is_new(Refused::Attempt(of.clone()), &method, &endpoint) {
             let job = of.0;

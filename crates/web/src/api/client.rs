@@ -14,14 +14,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
-use super::patience::answered;
+use super::daemon_timeout::answered;
 use super::socket::Socket;
-use super::{Api, Code, Problem};
+use super::{Api, ApiProblem, Code};
 use cowhand_engine::state::StateFolder;
 use cowhand_run::process::ProcessIdentity;
 
 /// Longest time for which a request is repeated while the daemon is busy.
-const BUSY_PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub enum Client {
 
 impl Client {
     /// Connects to the daemon; returns none if no daemon answers.
-    pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, Problem> {
+    pub async fn of_daemon(state: &StateFolder) -> Result<Option<Self>, ApiProblem> {
         let stream = Socket::connect(state).await.map_err(|error| cut_off(&error))?;
         Ok(stream.map(|_| Self::Daemon(state.clone())))
     }
@@ -68,45 +68,50 @@ impl Client {
         matches!(self, Self::Alone(_))
     }
 
-    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
-        whole(self.send(Method::GET, path, Bytes::new()).await?).await
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
+        parse_answer(self.send(Method::GET, path, Bytes::new()).await?).await
     }
 
-    pub async fn post<T: DeserializeOwned>(&self, path: &str, given: &impl Serialize) -> Result<T, Problem> {
-        let body = serde_json::to_vec(given).map_err(|error| Problem::bad_request(error.to_string()))?;
-        whole(self.send(Method::POST, path, Bytes::from(body)).await?).await
+    pub async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        given: &impl Serialize,
+    ) -> Result<T, ApiProblem> {
+        let body = serde_json::to_vec(given).map_err(|error| ApiProblem::bad_request(error.to_string()))?;
+        parse_answer(self.send(Method::POST, path, Bytes::from(body)).await?).await
     }
 
-    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
-        whole(self.send(Method::DELETE, path, Bytes::new()).await?).await
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiProblem> {
+        parse_answer(self.send(Method::DELETE, path, Bytes::new()).await?).await
     }
 
     /// Gets an answer in plain text.
-    pub async fn text(&self, path: &str) -> Result<Bytes, Problem> {
+    pub async fn text(&self, path: &str) -> Result<Bytes, ApiProblem> {
         all(good(self.send(Method::GET, path, Bytes::new()).await?).await?).await
     }
 
     /// Downloads an answer to a file.
-    pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), Problem> {
+    pub async fn download(&self, path: &str, file: &mut impl std::io::Write) -> Result<(), ApiProblem> {
         let mut body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| cut_off(&error))?;
             let bytes = frame.into_data().unwrap_or_default();
-            file.write_all(&bytes).map_err(|error| Problem::unavailable(format!("cannot write: {error}")))?;
+            file.write_all(&bytes)
+                .map_err(|error| ApiProblem::unavailable(format!("cannot write: {error}")))?;
         }
         Ok(())
     }
 
     /// Requests an answer that is read line by line.
-    pub async fn lines(&self, path: &str) -> Result<Lines, Problem> {
+    pub async fn lines(&self, path: &str) -> Result<Lines, ApiProblem> {
         let body = good(self.send(Method::GET, path, Bytes::new()).await?).await?;
         Ok(Lines { body, held: Vec::new(), from: 0 })
     }
 
     /// Sends a request. Repeats it while the daemon is too busy, because the daemon has then not processed
     /// it.
-    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, Problem> {
-        let deadline = Instant::now() + BUSY_PATIENCE;
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Body>, ApiProblem> {
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             let request = self.request(&method, path, body.clone())?;
             let response = Box::pin(self.send_once(request)).await?;
@@ -121,7 +126,7 @@ impl Client {
         }
     }
 
-    fn request(&self, method: &Method, path: &str, body: Bytes) -> Result<Request<Body>, Problem> {
+    fn request(&self, method: &Method, path: &str, body: Bytes) -> Result<Request<Body>, ApiProblem> {
         let mut request = Request::builder().method(method).uri(format!("/api/v1/{path}"));
         if let Self::Job { token, .. } = self {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -130,10 +135,10 @@ impl Client {
             .header(header::HOST, "cowhand")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(body))
-            .map_err(|error| Problem::bad_request(error.to_string()))
+            .map_err(|error| ApiProblem::bad_request(error.to_string()))
     }
 
-    async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, Problem> {
+    async fn send_once(&self, request: Request<Body>) -> Result<Response<Body>, ApiProblem> {
         let stream = match self {
             Self::Alone(router) => {
                 return match router.clone().oneshot(request).await {
@@ -144,7 +149,7 @@ impl Client {
             Self::Daemon(state) => Socket::connect(state).await,
             Self::Job { socket, .. } => Socket::connect_at(socket).await,
         };
-        let stream = stream.map_err(|error| cut_off(&error))?.ok_or_else(Problem::no_daemon)?;
+        let stream = stream.map_err(|error| cut_off(&error))?.ok_or_else(ApiProblem::no_daemon)?;
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -160,32 +165,32 @@ impl Client {
     }
 }
 
-pub(super) fn cut_off(error: &dyn std::error::Error) -> Problem {
-    Problem::unavailable(format!("the daemon did not answer: {error}"))
+pub(super) fn cut_off(error: &dyn std::error::Error) -> ApiProblem {
+    ApiProblem::unavailable(format!("the daemon did not answer: {error}"))
 }
 
 /// Returns the body of an answer that is not a problem.
-async fn good(response: Response<Body>) -> Result<Body, Problem> {
+async fn good(response: Response<Body>) -> Result<Body, ApiProblem> {
     if response.status().is_success() {
         return Ok(response.into_body());
     }
     Err(problem_of(response).await?)
 }
 
-async fn problem_of(response: Response<Body>) -> Result<Problem, Problem> {
+async fn problem_of(response: Response<Body>) -> Result<ApiProblem, ApiProblem> {
     let status = response.status();
     let bytes = all(response.into_body()).await?;
-    let unknown = |_| Problem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
+    let unknown = |_| ApiProblem::unavailable(format!("{status}: {}", String::from_utf8_lossy(&bytes)));
     Ok(serde_json::from_slice(&bytes).unwrap_or_else(unknown))
 }
 
-async fn whole<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Problem> {
+async fn parse_answer<T: DeserializeOwned>(response: Response<Body>) -> Result<T, ApiProblem> {
     let bytes = all(good(response).await?).await?;
-    let unreadable = |error| Problem::unavailable(format!("the daemon's answer cannot be read: {error}"));
+    let unreadable = |error| ApiProblem::unavailable(format!("the daemon's answer cannot be read: {error}"));
     serde_json::from_slice(&bytes).map_err(unreadable)
 }
 
-async fn all(body: Body) -> Result<Bytes, Problem> {
+async fn all(body: Body) -> Result<Bytes, ApiProblem> {
     body.collect().await.map(http_body_util::Collected::to_bytes).map_err(|error| cut_off(&error))
 }
 
@@ -200,7 +205,7 @@ pub struct Lines {
 
 impl Lines {
     /// Returns the next line, or none at the end of the answer.
-    pub async fn next(&mut self) -> Result<Option<String>, Problem> {
+    pub async fn next(&mut self) -> Result<Option<String>, ApiProblem> {
         loop {
             if let Some(length) = memchr::memchr(b'\n', &self.held[self.from..]) {
                 let line = String::from_utf8_lossy(&self.held[self.from..self.from + length]).into_owned();
@@ -220,6 +225,6 @@ impl Lines {
 
 /// Encodes a name as one segment of a path, or as a value in a query.
 pub fn segment(text: &str) -> String {
-    const KEPT: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-    utf8_percent_encode(text, &KEPT).to_string()
+    const UNESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+    utf8_percent_encode(text, &UNESCAPED).to_string()
 }

@@ -4,11 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::Value;
 
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 
 /// Returns the config in the form of `cowhand config show`, but as the daemon has loaded it, not as the files
 /// are now.
-pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, Problem> {
+pub(super) async fn config(State(api): State<Api>) -> Result<Json<Value>, ApiProblem> {
     let shown = api.daemon()?.config();
-    shown.map(Json).ok_or_else(|| Problem::not_found("this fleet was given its agents; there is no config"))
+    shown
+        .map(Json)
+        .ok_or_else(|| ApiProblem::not_found("this fleet was given its agents; there is no config"))
 }

@@ -12,15 +12,16 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use super::agents::{self, AgentView};
-use super::given::{Count, Given};
+use super::extract::{Count, Given};
 use super::waits::GoneAgent;
-use super::{Api, Problem, providers};
+use super::{Api, ApiProblem, providers};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
 use cowhand_engine::queues::{UntoldItem, untold};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Status {
+#[schemars(rename = "Status")]
+pub struct StatusView {
     pub daemon: DaemonView,
     pub agents: Vec<AgentView>,
     /// Number of running jobs of all agents.
@@ -75,15 +76,15 @@ pub struct StopAsked {
     pub timeout_seconds: Option<u64>,
 }
 
-pub(super) async fn status(State(api): State<Api>) -> Result<Json<Status>, Problem> {
+pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiProblem> {
     let now = api.now();
-    let asks = api.store.open_asks(Count::MOST).await?.iter().filter(|ask| ask.is_open(now)).count();
+    let asks = api.store.open_asks(Count::MAX_COUNT).await?.iter().filter(|ask| ask.is_open(now)).count();
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
     let untold = untold(&api.store, now).await?;
-    let (agents, agents::Counts { running, queued, gone }) = agents::views_and_counts(&api).await?;
+    let (agents, agents::AgentCounts { running, queued, gone }) = agents::views_and_counts(&api).await?;
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
-    Ok(Json(Status { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))
+    Ok(Json(StatusView { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))
 }
 
 /// Returns the problem that `/readyz` finds, with known details.
@@ -93,22 +94,22 @@ async fn store_problem(api: &Api) -> Option<String> {
     known.or_else(|| unready.map(|unready| format!("{unready}; is the disk full, or read-only?")))
 }
 
-pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, Problem> {
+pub(super) async fn reload(State(api): State<Api>) -> Result<Json<Reloaded>, ApiProblem> {
     Ok(Json(api.daemon()?.reload().await?))
 }
 
 /// How long it may take to write down that the fleet is asked to stop.
-const NOTING: Duration = Duration::from_secs(2);
+const RECORD_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers at once; the daemon is gone when its lock is free.
 pub(super) async fn stop(
     State(api): State<Api>,
     Given(asked): Given<StopAsked>,
-) -> Result<Json<DaemonView>, Problem> {
+) -> Result<Json<DaemonView>, ApiProblem> {
     let daemon = api.daemon()?;
     // Whoever wants it to end is not kept from it by a store that cannot be written.
     let noted = api.store.note(Fact::FleetStopping { keep_agents: asked.keep_agents }, api.now());
-    match tokio::time::timeout(NOTING, noted).await {
+    match tokio::time::timeout(RECORD_STOP_TIMEOUT, noted).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => warn!("that the fleet is asked to stop is not written: {error}"),
         Err(_) => warn!("that the fleet is asked to stop is not written: the store does not answer"),

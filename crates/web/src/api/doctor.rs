@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 
-use super::{Api, Page, Problem};
+use super::{Api, ApiProblem, Page};
 use cowhand_engine::doctor::{Finding, examine};
 
-pub(super) async fn doctor(State(api): State<Api>) -> Result<Json<Page<Finding>>, Problem> {
+pub(super) async fn doctor(State(api): State<Api>) -> Result<Json<Page<Finding>>, ApiProblem> {
     let subject = api.daemon()?.doctor_subject();
-    Ok(Json(Page::whole(examine(subject).await)))
+    Ok(Json(Page::all(examine(subject).await)))
 }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::events::write_line;
-use super::given::Count;
-use super::{Api, Problem};
+use super::extract::Count;
+use super::{Api, ApiProblem};
 use cowhand_run::jsonl::Jsonl;
 use cowhand_store::JobFilter;
 
@@ -40,11 +40,11 @@ struct Followed {
 }
 
 /// Size at which a part of an answer is large enough.
-const PART: usize = 1 << 20;
+const ENOUGH_BYTES: usize = 1 << 20;
 
 impl JobOutputs {
     /// Starts after the current output of live jobs.
-    pub(super) async fn of_live_jobs(api: &Api) -> Result<Self, Problem> {
+    pub(super) async fn of_live_jobs(api: &Api) -> Result<Self, ApiProblem> {
         let mut growth = api.daemon().ok().map(cowhand_engine::fleet::Fleet::output_growth);
         if let Some(growth) = &mut growth {
             growth.mark_changed();
@@ -53,7 +53,7 @@ impl JobOutputs {
         let mut jobs = BTreeMap::new();
         for status in [JobStatus::Running, JobStatus::Pending] {
             let filter = JobFilter { status: Some(status), ..JobFilter::default() };
-            for job in api.store.jobs(filter, Count::MOST).await? {
+            for job in api.store.jobs(filter, Count::MAX_COUNT).await? {
                 if job.attempts() > 0 {
                     let id = job.id().clone();
                     jobs.insert(id, Followed::from_the_end(api, &job).await?);
@@ -64,7 +64,7 @@ impl JobOutputs {
     }
 
     /// Returns the output of the job before the next event.
-    pub(super) fn before(&mut self, job: &JobId) -> Result<Vec<u8>, Problem> {
+    pub(super) fn before(&mut self, job: &JobId) -> Result<Vec<u8>, ApiProblem> {
         if !self.held.is_empty() {
             return Ok(std::mem::take(&mut self.held));
         }
@@ -80,10 +80,10 @@ impl JobOutputs {
     }
 
     /// Returns the new output of all jobs.
-    pub(super) fn any(&mut self) -> Result<Vec<u8>, Problem> {
+    pub(super) fn any(&mut self) -> Result<Vec<u8>, ApiProblem> {
         let mut lines = std::mem::take(&mut self.held);
         for (job, followed) in &mut self.jobs {
-            if lines.len() >= PART {
+            if lines.len() >= ENOUGH_BYTES {
                 break;
             }
             lines.extend(followed.more(job)?);
@@ -130,7 +130,7 @@ impl Followed {
         Self { agent, schedule, path, jsonl, line: 0, passed_on: false }
     }
 
-    async fn from_the_end(api: &Api, job: &Job) -> Result<Self, Problem> {
+    async fn from_the_end(api: &Api, job: &Job) -> Result<Self, ApiProblem> {
         let (agent, schedule) = (job.agent().clone(), job.schedule().cloned());
         let mut followed = Self::from_the_start(agent, schedule, api.state.output(job.id()));
         // A large file takes time.
@@ -152,7 +152,7 @@ impl Followed {
         *self = Self::from_the_start(agent, schedule, path);
     }
 
-    fn more(&mut self, job: &JobId) -> Result<Vec<u8>, Problem> {
+    fn more(&mut self, job: &JobId) -> Result<Vec<u8>, ApiProblem> {
         let part = self.jsonl.more().map_err(|error| unreadable(job, &error))?;
         let mut lines = Vec::with_capacity(part.len() * 2);
         for text in String::from_utf8_lossy(&part).lines() {
@@ -182,6 +182,6 @@ impl Followed {
     }
 }
 
-fn unreadable(job: &JobId, error: &std::io::Error) -> Problem {
-    Problem::unavailable(format!("the output of {job} cannot be read: {error}"))
+fn unreadable(job: &JobId, error: &std::io::Error) -> ApiProblem {
+    ApiProblem::unavailable(format!("the output of {job} cannot be read: {error}"))
 }

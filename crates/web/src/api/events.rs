@@ -11,13 +11,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::event_output::JobOutputs;
-use super::follow::{self, Form, Growing, Part};
-use super::given::{Count, Params, Switch};
-use super::{Api, Page, Problem};
+use super::extract::{Count, Params, Switch};
+use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
+use super::{Api, ApiProblem, Page};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct EventsQuery {
     /// Only events with a greater number; unset means the newest `limit`.
     #[schemars(range(min = 0))]
     after: Option<i64>,
@@ -33,19 +33,19 @@ pub(super) struct Asked {
     output: Switch,
 }
 
-const USUAL: u32 = 100;
+const DEFAULT_EVENT_COUNT: u32 = 100;
 
 pub(super) async fn list(
     State(api): State<Api>,
     headers: HeaderMap,
-    Params(asked): Params<Asked>,
-) -> Result<Response, Problem> {
-    let limit = Count::or(asked.limit, USUAL);
+    Params(asked): Params<EventsQuery>,
+) -> Result<Response, ApiProblem> {
+    let limit = Count::or(asked.limit, DEFAULT_EVENT_COUNT);
     let last_id = follow::last_event_id(&headers)?.and_then(|id| i64::try_from(id).ok());
-    let (form, audit, output) = (Form::of(&headers), asked.audit.is_on(), asked.output.is_on());
-    let follows = asked.follow.is_on() || form == Form::Events;
+    let (form, audit, output) = (StreamFormat::of(&headers), asked.audit.is_on(), asked.output.is_on());
+    let follows = asked.follow.is_on() || form == StreamFormat::Events;
     if output && (!follows || audit) {
-        return Err(Problem::bad_request("`output` goes with `follow`, and not with `audit`"));
+        return Err(ApiProblem::bad_request("`output` goes with `follow`, and not with `audit`"));
     }
     let after = match last_id.or(asked.after) {
         Some(after) => Some(after),
@@ -80,14 +80,14 @@ struct Log {
     outputs: Option<JobOutputs>,
 }
 
-/// Number of events that are read together. `PART` is the size at which a part of the answer is large enough.
-const PAGE: u32 = 100;
-const PART: usize = 1 << 20;
+/// Number of events that are read together. `ENOUGH_BYTES` is the size at which a part of the answer is large enough.
+const EVENTS_PER_READ: u32 = 100;
+const ENOUGH_BYTES: usize = 1 << 20;
 
-impl Growing for Log {
-    async fn more(&mut self) -> Result<Option<Part>, Problem> {
+impl GrowingLines for Log {
+    async fn more(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         if self.read.is_empty() {
-            let events = self.api.store.events_after(self.after, PAGE).await?;
+            let events = self.api.store.events_after(self.after, EVENTS_PER_READ).await?;
             self.read = self.api.store.with_jobs(events).await?.into();
             // Events after a gap in the numbers are read the next time, when the gap is filled.
             let first = self.read.front().map_or(0, |event| event.seq);
@@ -114,14 +114,14 @@ impl Growing for Log {
 
 impl Log {
     /// Passes on events, each after the earlier output of its job.
-    fn events(&mut self) -> Result<Option<Part>, Problem> {
+    fn events(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let (mut lines, mut first, redactor) = (Vec::new(), None, self.api.redactor());
         while let Some(event) = self.read.front() {
             if let (Some(outputs), Some(job)) = (&mut self.outputs, &event.job) {
                 let said = outputs.before(job)?;
                 if !said.is_empty() {
                     if first.is_none() {
-                        return Ok(Some(Part { lines: said.into(), number: None }));
+                        return Ok(Some(LinesPart { lines: said.into(), number: None }));
                     }
                     // The output comes with the next part, before the event.
                     outputs.give_back(said);
@@ -144,27 +144,27 @@ impl Log {
             }
             self.after = event.seq;
             self.read.pop_front();
-            if lines.len() >= PART {
+            if lines.len() >= ENOUGH_BYTES {
                 break;
             }
         }
-        Ok(Some(Part { lines: lines.into(), number: first }))
+        Ok(Some(LinesPart { lines: lines.into(), number: first }))
     }
 
     /// Passes on output of jobs while there is no new event.
-    fn only_output(&mut self) -> Result<Option<Part>, Problem> {
+    fn only_output(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         let said = match &mut self.outputs {
             Some(outputs) => outputs.any()?,
             None => Vec::new(),
         };
         // Without a daemon there will be no more events.
         let goes_on = self.api.daemon().is_ok() || !said.is_empty();
-        Ok(goes_on.then(|| Part { lines: said.into(), number: None }))
+        Ok(goes_on.then(|| LinesPart { lines: said.into(), number: None }))
     }
 }
 
-pub(super) fn write_line(lines: &mut Vec<u8>, line: &impl Serialize) -> Result<(), Problem> {
-    serde_json::to_writer(&mut *lines, line).map_err(|error| Problem::unavailable(error.to_string()))?;
+pub(super) fn write_line(lines: &mut Vec<u8>, line: &impl Serialize) -> Result<(), ApiProblem> {
+    serde_json::to_writer(&mut *lines, line).map_err(|error| ApiProblem::unavailable(error.to_string()))?;
     lines.push(b'\n');
     Ok(())
 }

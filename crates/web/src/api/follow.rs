@@ -9,12 +9,12 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 
-use super::Problem;
+use super::ApiProblem;
 
 /// Source of lines that grows.
-pub(super) trait Growing: Send + 'static {
+pub(super) trait GrowingLines: Send + 'static {
     /// Returns the next part; an empty one while there is none, and none when there will be no more.
-    fn more(&mut self) -> impl Future<Output = Result<Option<Part>, Problem>> + Send;
+    fn more(&mut self) -> impl Future<Output = Result<Option<LinesPart>, ApiProblem>> + Send;
 
     /// Waits until there may be lines that the last `more` did not return, even if they came during that
     /// call. It may return without new lines, but not so often that waiting costs anything.
@@ -23,21 +23,21 @@ pub(super) trait Growing: Send + 'static {
 
 /// Whole lines with consecutive numbers: a client that knows the number of a line can continue after it.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct LinesPart {
     pub(super) lines: Bytes,
     /// Number of the first line; none if the lines have no numbers.
     pub(super) number: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum StreamFormat {
     /// Lines of JSON.
     Lines,
     /// Server-sent events, with the numbers of the lines as ids.
     Events,
 }
 
-impl Form {
+impl StreamFormat {
     /// Returns the format that the client accepts, by `Accept`.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let accepts = |value: &str| value.split(',').any(|kind| kind.trim().starts_with(EVENT_STREAM));
@@ -52,7 +52,7 @@ impl Form {
         }
     }
 
-    fn write(self, part: Part) -> Bytes {
+    fn write(self, part: LinesPart) -> Bytes {
         match self {
             Self::Lines => part.lines,
             Self::Events => as_events(&part),
@@ -64,32 +64,32 @@ const EVENT_STREAM: &str = "text/event-stream";
 
 /// Interval of empty comments: proxies close an idle connection, and only a write shows that a client has
 /// disconnected.
-const PULSE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Last event, after which a client must not reconnect. Without it a browser would reconnect for ever.
-const END: &str = "event: end\ndata: {}\n\n";
+const END_EVENT: &str = "event: end\ndata: {}\n\n";
 
 /// Returns the last id that a client has, from the header that browsers send when they reconnect.
-pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiProblem> {
     let Some(value) = headers.get("last-event-id") else { return Ok(None) };
     let number = value.to_str().ok().and_then(|value| value.parse().ok());
-    number.map(Some).ok_or_else(|| Problem::bad_request("Last-Event-ID is not a number"))
+    number.map(Some).ok_or_else(|| ApiProblem::bad_request("Last-Event-ID is not a number"))
 }
 
-pub(super) fn answer(form: Form, growing: impl Growing) -> Response {
+pub(super) fn answer(form: StreamFormat, growing: impl GrowingLines) -> Response {
     let parts = stream::unfold(Some(growing), move |growing| async move {
         let mut growing = growing?;
         loop {
             match growing.more().await {
                 Ok(Some(part)) if part.lines.is_empty() => {
-                    let quiet = tokio::time::timeout(PULSE, growing.grown()).await.is_err();
-                    if quiet && form == Form::Events {
+                    let quiet = tokio::time::timeout(KEEP_ALIVE_EVERY, growing.grown()).await.is_err();
+                    if quiet && form == StreamFormat::Events {
                         return Some((Ok(Bytes::from_static(b":\n\n")), Some(growing)));
                     }
                 }
                 Ok(Some(part)) => return Some((Ok(form.write(part)), Some(growing))),
-                Ok(None) if form == Form::Events => {
-                    return Some((Ok(Bytes::from_static(END.as_bytes())), None));
+                Ok(None) if form == StreamFormat::Events => {
+                    return Some((Ok(Bytes::from_static(END_EVENT.as_bytes())), None));
                 }
                 Ok(None) => return None,
                 // The headers are already sent, so an error can only end the answer.
@@ -102,7 +102,7 @@ pub(super) fn answer(form: Form, growing: impl Growing) -> Response {
 }
 
 /// Formats lines as events. A line of JSON contains no line break, so each is one `data` field.
-fn as_events(part: &Part) -> Bytes {
+fn as_events(part: &LinesPart) -> Bytes {
     let mut events = Vec::with_capacity(part.lines.len() * 5 / 4);
     let lines = part.lines.split_inclusive(|byte| *byte == b'\n');
     for (place, line) in (0..).zip(lines) {
@@ -123,26 +123,26 @@ mod tests {
 
     #[test]
     fn lines_become_events_with_their_numbers() {
-        let part = Part { lines: Bytes::from_static(b"{\"a\":1}\n{\"b\":\r2}\n"), number: Some(7) };
+        let part = LinesPart { lines: Bytes::from_static(b"{\"a\":1}\n{\"b\":\r2}\n"), number: Some(7) };
         assert_eq!(as_events(&part), "id: 7\ndata: {\"a\":1}\n\nid: 8\ndata: {\"b\":2}\n\n");
-        let part = Part { number: None, ..part };
+        let part = LinesPart { number: None, ..part };
         assert_eq!(as_events(&part), "data: {\"a\":1}\n\ndata: {\"b\":2}\n\n");
     }
 
     #[test]
     fn the_form_is_what_the_client_accepts() {
         for (accept, expected) in [
-            (&[][..], Form::Lines),
-            (&["*/*"], Form::Lines),
-            (&["text/event-stream"], Form::Events),
-            (&["text/html, text/event-stream;q=0.9"], Form::Events),
-            (&["application/json", "text/event-stream"], Form::Events),
+            (&[][..], StreamFormat::Lines),
+            (&["*/*"], StreamFormat::Lines),
+            (&["text/event-stream"], StreamFormat::Events),
+            (&["text/html, text/event-stream;q=0.9"], StreamFormat::Events),
+            (&["application/json", "text/event-stream"], StreamFormat::Events),
         ] {
             let mut headers = HeaderMap::new();
             for value in accept {
                 headers.append(header::ACCEPT, value.parse().unwrap());
             }
-            assert_eq!(Form::of(&headers), expected, "{accept:?}");
+            assert_eq!(StreamFormat::of(&headers), expected, "{accept:?}");
         }
     }
 }

@@ -10,8 +10,8 @@ use cowhand_core::trust::{self, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, of_attempt, requires};
-use super::{Api, Problem, jobs};
+use super::extract::{Given, of_attempt, requires};
+use super::{Api, ApiProblem, jobs};
 use cowhand_store::{FollowupAsked, FollowupMade};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -35,16 +35,16 @@ pub(super) async fn make(
     State(api): State<Api>,
     Path(job): Path<String>,
     Given(asked): Given<JobFollows>,
-) -> Result<Json<Job>, Problem> {
+) -> Result<Json<Job>, ApiProblem> {
     let fleet = api.daemon()?;
     let by = jobs::find(&api, &job).await?;
     let JobFollows { attempt, key, agent, prompt, after } = asked;
     let attempt = of_attempt(attempt)?;
     let Some(prompt) = prompt.filter(|prompt| !prompt.trim().is_empty()) else {
-        return Err(Problem::bad_request("a follow-up needs a `prompt`"));
+        return Err(ApiProblem::bad_request("a follow-up needs a `prompt`"));
     };
     if key.is_empty() || key.len() > 200 {
-        return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
+        return Err(ApiProblem::bad_request("`key` has 1 to 200 bytes"));
     }
     let redactor = fleet.redactor_of(&by);
     let (prompt, key) = (redactor.redact(&prompt).into_owned(), redactor.redact(&key).into_owned());
@@ -81,9 +81,9 @@ pub(super) async fn make(
     fleet.nudge();
     match made {
         FollowupMade::Made(job) => Ok(Json(job)),
-        FollowupMade::Refused(refused) => Err(Problem::conflict(refused.to_string())),
+        FollowupMade::Refused(refused) => Err(ApiProblem::conflict(refused.to_string())),
         FollowupMade::NotRunning => {
-            Err(Problem::conflict(format!("attempt {attempt} of {} does not run", by.id())))
+            Err(ApiProblem::conflict(format!("attempt {attempt} of {} does not run", by.id())))
         }
     }
 }

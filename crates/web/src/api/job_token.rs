@@ -5,7 +5,7 @@ use axum::http::{HeaderMap, Method, header};
 use cowhand_core::actor::Actor;
 use cowhand_core::id::JobId;
 
-use super::{Api, Code, Problem};
+use super::{Api, ApiProblem, Code};
 use cowhand_engine::job_token::is_job_token;
 
 /// Returns the token in `Authorization`, if it is a job token.
@@ -35,14 +35,18 @@ impl Wanted {
 
 impl Api {
     /// Allows an attempt the endpoints of its own job, as that job; refuses all others, with an event.
-    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, Problem> {
-        let wrong = || Problem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
+    pub(crate) async fn admit(&self, token: &str, wanted: Wanted) -> Result<Actor, ApiProblem> {
+        let wrong =
+            || ApiProblem::new(Code::Unauthorized, "the job's token is wrong, or its attempt has ended");
         let job = self.daemon()?.job_of_token(token).await?.ok_or_else(wrong)?;
         if !wanted.concerns(&job) {
             let known = self.store.job(job.clone()).await?;
             let number = known.map_or(0, |known| known.attempts());
             self.note_refusal((job, number), &wanted, "with the job's token").await?;
-            return Err(Problem::new(Code::Forbidden, "a job's token is for what concerns that job alone"));
+            return Err(ApiProblem::new(
+                Code::Forbidden,
+                "a job's token is for what concerns that job alone",
+            ));
         }
         Ok(Actor::Job { job })
     }

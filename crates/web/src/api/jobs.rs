@@ -17,17 +17,17 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::follow::{self, Form, Growing, Part};
-use super::given::{Count, Given, Params, Switch, named};
+use super::extract::{Count, Given, Params, Switch, named};
+use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
 use super::prune::gone;
-use super::{Api, Page, Problem, WorkspaceView, waits};
+use super::{Api, ApiProblem, Page, WorkspaceView, waits};
 use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, Listening};
 use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Listed {
+pub(super) struct JobsQuery {
     agent: Option<AgentName>,
     schedule: Option<ScheduleName>,
     status: Option<JobStatus>,
@@ -47,18 +47,18 @@ pub(super) struct Listed {
     limit: Option<Count>,
 }
 
-const USUAL: u32 = 50;
-const LONGEST_SEARCH: usize = 200;
+const DEFAULT_JOB_COUNT: u32 = 50;
+const MAX_SEARCH_LENGTH: usize = 200;
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Params(listed): Params<Listed>,
-) -> Result<Json<Page<Job>>, Problem> {
-    let Listed { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
+    Params(listed): Params<JobsQuery>,
+) -> Result<Json<Page<Job>>, ApiProblem> {
+    let JobsQuery { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
         listed;
-    let limit = Count::or(limit, USUAL);
-    if search.as_ref().is_some_and(|search| search.chars().count() > LONGEST_SEARCH) {
-        return Err(Problem::bad_request(format!("`search` has at most {LONGEST_SEARCH} characters")));
+    let limit = Count::or(limit, DEFAULT_JOB_COUNT);
+    if search.as_ref().is_some_and(|search| search.chars().count() > MAX_SEARCH_LENGTH) {
+        return Err(ApiProblem::bad_request(format!("`search` has at most {MAX_SEARCH_LENGTH} characters")));
     }
     api.know(agent.as_ref(), schedule.as_ref()).await?;
     let after = match after {
@@ -120,7 +120,7 @@ pub struct JobView {
     pub cancelled_by: Option<Actor>,
     /// Report to the source of the work item, after the job has ended, or the reason why there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_told: Option<SourceTold>,
+    pub source_told: Option<SourceReport>,
     /// Start and cause of the cancellation of a job that is cancelled or is being ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Cancellation>,
@@ -128,7 +128,8 @@ pub struct JobView {
 
 /// Message to the source of a job's work item.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SourceTold {
+#[schemars(rename = "SourceTold")]
+pub struct SourceReport {
     /// Type of the event: `work:reported`, `work:released`, `work:dropped` or `work:delayed`.
     pub event: String,
     pub at: Timestamp,
@@ -137,7 +138,7 @@ pub struct SourceTold {
     pub message: Option<String>,
 }
 
-impl SourceTold {
+impl SourceReport {
     fn of(event: &Event) -> Self {
         let message = match &event.fact {
             Fact::WorkReported { outcome, .. } => Some(outcome.to_string()),
@@ -152,11 +153,11 @@ impl SourceTold {
     pub fn sentence(&self) -> String {
         let message = self.message.as_deref().unwrap_or_default();
         match self.event.as_str() {
-            "work:reported" => format!("its source was told: {message}"),
-            "work:released" if message.is_empty() => "it was given back".to_owned(),
-            "work:released" => format!("it was given back: {message}"),
-            "work:delayed" => format!("its source could not be told yet, which is tried again: {message}"),
-            _ => format!("its source was not told: {message}"),
+            "work:reported" => format!("reported to its source: {message}"),
+            "work:released" if message.is_empty() => "released".to_owned(),
+            "work:released" => format!("released: {message}"),
+            "work:delayed" => format!("not reported to its source yet, and tried again: {message}"),
+            _ => format!("not reported to its source: {message}"),
         }
     }
 }
@@ -185,7 +186,7 @@ pub struct Waits {
     pub message: String,
 }
 
-pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, Problem> {
+pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {
     let job = find(&api, &id).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;
     let denials = api.store.denials_of(job.id().clone()).await?;
@@ -198,7 +199,7 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
     let cancelled_by = cancellation.as_ref().filter(|_| job.status() == JobStatus::Cancelled);
     let cancelled_by = cancelled_by.and_then(|cancellation| cancellation.by.clone());
     let source_told = match job.work_item() {
-        Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceTold::of),
+        Some(_) => api.store.last_item_report(job.id().clone()).await?.as_ref().map(SourceReport::of),
         None => None,
     };
     let job = job.into();
@@ -223,11 +224,11 @@ pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Resul
 pub(super) async fn attempts(
     State(api): State<Api>,
     Path(id): Path<String>,
-) -> Result<Json<Page<AttemptView>>, Problem> {
+) -> Result<Json<Page<AttemptView>>, ApiProblem> {
     let job = find(&api, &id).await?;
     let history = api.store.history(job.id().clone()).await?;
     let attempts = history.into_iter().flat_map(|history| history.attempts);
-    Ok(Json(Page::whole(attempts.map(AttemptView::from).collect())))
+    Ok(Json(Page::all(attempts.map(AttemptView::from).collect())))
 }
 
 impl From<PastAttempt> for AttemptView {
@@ -238,10 +239,10 @@ impl From<PastAttempt> for AttemptView {
 }
 
 /// Cancels a waiting job at once; requests the cancellation of a running one.
-pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     match api.daemon()?.cancel(find(&api, &id).await?.id().clone()).await? {
         CancelOutcome::Done(job) | CancelOutcome::Asked(job) => Ok(Json(job)),
-        CancelOutcome::AlreadyStopped(job) => Err(Problem::already_stopped(&job)),
+        CancelOutcome::AlreadyStopped(job) => Err(ApiProblem::already_stopped(&job)),
     }
 }
 
@@ -249,7 +250,7 @@ pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(changes): Given<Changes>,
-) -> Result<(StatusCode, Json<Job>), Problem> {
+) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.retry(find(&api, &id).await?.id(), changes).await?)))
 }
 
@@ -257,12 +258,12 @@ pub(super) async fn fork(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(changes): Given<Changes>,
-) -> Result<(StatusCode, Json<Job>), Problem> {
+) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
 
 /// Finds the job that a path names.
-pub(super) async fn find(api: &Api, name: &str) -> Result<Job, Problem> {
+pub(super) async fn find(api: &Api, name: &str) -> Result<Job, ApiProblem> {
     let id = api.job_id(name).await?;
     match api.store.job(id.clone()).await? {
         Some(job) => Ok(job),
@@ -276,7 +277,7 @@ impl Api {
         &self,
         agent: Option<&AgentName>,
         schedule: Option<&ScheduleName>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ApiProblem> {
         let roster = self.roster();
         if let Some(agent) = agent {
             known_agent(&self.store, &roster, agent).await?;
@@ -289,12 +290,12 @@ impl Api {
 
     /// Returns the problem for an agent that is not in the config: it has left the config, or never was in
     /// it.
-    pub(super) async fn missing_agent(&self, agent: &AgentName) -> Problem {
+    pub(super) async fn missing_agent(&self, agent: &AgentName) -> ApiProblem {
         missing_agent(&self.store, &self.roster(), agent).await.into()
     }
 
     /// Resolves the name of a job to its id. A full id is returned even if there is no such job.
-    pub(super) async fn job_id(&self, name: &str) -> Result<JobId, Problem> {
+    pub(super) async fn job_id(&self, name: &str) -> Result<JobId, ApiProblem> {
         let suffix = match named(name)? {
             JobName::Id(id) => return Ok(id),
             JobName::Suffix(suffix) => suffix,
@@ -303,14 +304,16 @@ impl Api {
         match found.as_slice() {
             [] => Err(match self.store.removed_job_by_suffix(&suffix).await? {
                 Some(removed) => gone(&removed),
-                None => Problem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them")),
+                None => ApiProblem::not_found(format!("there is no job {suffix}; `cowhand jobs` lists them")),
             }),
             [only] => Ok(only.clone()),
             several => {
                 let ids: Vec<&str> = several.iter().map(JobId::as_str).collect();
-                let message =
-                    format!("{suffix} is the end of several job ids: {}; name one whole", ids.join(", "));
-                Err(Problem::conflict(message))
+                let message = format!(
+                    "{suffix} is the end of several job ids: {}; give one id in full",
+                    ids.join(", ")
+                );
+                Err(ApiProblem::conflict(message))
             }
         }
     }
@@ -318,7 +321,7 @@ impl Api {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Heard {
+pub(super) struct OutputQuery {
     /// Number of lines that the caller already has.
     after: u64,
     /// Maximum number of lines; unset means all. Ignored with `follow`.
@@ -333,17 +336,17 @@ pub(super) async fn output(
     State(api): State<Api>,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Params(heard): Params<Heard>,
-) -> Result<Response, Problem> {
+    Params(query): Params<OutputQuery>,
+) -> Result<Response, ApiProblem> {
     let job = find(&api, &id).await?.id().clone();
-    let after = follow::last_event_id(&headers)?.unwrap_or(heard.after);
-    let follows = heard.follow.is_on();
+    let after = follow::last_event_id(&headers)?.unwrap_or(query.after);
+    let follows = query.follow.is_on();
     // Without a daemon nothing is written any more.
     let fleet = api.daemon().ok().filter(|_| follows);
     let growth = fleet.map(|fleet| fleet.growth_of(&job));
     let listening = Listening::new(&api.store, &api.state, &job, after, growth);
-    let left = heard.limit.filter(|_| !follows);
-    Ok(follow::answer(Form::of(&headers), Lines { listening, after, left }))
+    let left = query.limit.filter(|_| !follows);
+    Ok(follow::answer(StreamFormat::of(&headers), Lines { listening, after, left }))
 }
 
 /// Output of a job from a line on.
@@ -354,8 +357,8 @@ struct Lines {
     left: Option<u64>,
 }
 
-impl Growing for Lines {
-    async fn more(&mut self) -> Result<Option<Part>, Problem> {
+impl GrowingLines for Lines {
+    async fn more(&mut self) -> Result<Option<LinesPart>, ApiProblem> {
         if self.left == Some(0) {
             return Ok(None);
         }
@@ -371,7 +374,7 @@ impl Growing for Lines {
         let number = i64::try_from(self.after + 1).unwrap_or(i64::MAX);
         self.after += count;
         self.left = self.left.map(|left| left - count);
-        Ok(Some(Part { lines: lines.into(), number: Some(number) }))
+        Ok(Some(LinesPart { lines: lines.into(), number: Some(number) }))
     }
 
     async fn grown(&mut self) {
@@ -392,7 +395,7 @@ pub struct JobResult {
 pub(super) async fn result(
     State(api): State<Api>,
     Path(id): Path<String>,
-) -> Result<Json<JobResult>, Problem> {
+) -> Result<Json<JobResult>, ApiProblem> {
     let job = find(&api, &id).await?;
     let result = output::result(&api.state, job.id().clone()).await?;
     Ok(Json(JobResult { job: job.id().clone(), status: job.status(), result }))

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use super::tokens::{hash, secret};
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 
 /// Time for which a link works.
-const GOOD_FOR: Duration = Duration::from_mins(10);
+const LINK_VALID_FOR: Duration = Duration::from_mins(10);
 /// Largest number of links; older ones are forgotten.
-const MOST: usize = 20;
+const MAX_OPEN_LINKS: usize = 20;
 
 /// Links that nobody has opened yet. They end with the daemon, and only their hashes are kept.
 #[derive(Debug, Clone, Default)]
@@ -42,14 +42,14 @@ impl std::fmt::Debug for LoginLink {
 }
 
 impl Logins {
-    fn add(&self, now: Instant) -> Result<String, Problem> {
+    fn add(&self, now: Instant) -> Result<String, ApiProblem> {
         let code = secret()?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|login| now < login.until);
-        if all.len() >= MOST {
+        if all.len() >= MAX_OPEN_LINKS {
             all.remove(0);
         }
-        all.push(Login { hash: hash(&code), until: now + GOOD_FOR });
+        all.push(Login { hash: hash(&code), until: now + LINK_VALID_FOR });
         Ok(code)
     }
 
@@ -91,10 +91,12 @@ impl Drop for TakenCode {
 
 impl Api {
     /// Creates a link, if there is a server.
-    pub fn login_link(&self) -> Result<LoginLink, Problem> {
+    pub fn login_link(&self) -> Result<LoginLink, ApiProblem> {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
-            Problem::conflict("this daemon has no server; start it without `--no-server` to have a dashboard")
+            ApiProblem::conflict(
+                "this daemon has no server; start it without `--no-server` to have a dashboard",
+            )
         })?;
         // A browser cannot open the unspecified address, so the link uses loopback.
         let base = base.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
@@ -107,7 +109,7 @@ impl Api {
     }
 }
 
-pub(super) async fn create(State(api): State<Api>) -> Result<Json<LoginLink>, Problem> {
+pub(super) async fn create(State(api): State<Api>) -> Result<Json<LoginLink>, ApiProblem> {
     api.login_link().map(Json)
 }
 
@@ -138,14 +140,14 @@ mod tests {
         assert!(logins.take_at(&code, start).is_none(), "one at a time");
         drop(taken);
         assert!(logins.take_at(&code, start).is_some(), "and again");
-        assert!(logins.take_at(&code, start + GOOD_FOR).is_none(), "not for longer than before");
+        assert!(logins.take_at(&code, start + LINK_VALID_FOR).is_none(), "not for longer than before");
     }
 
     #[test]
     fn few_are_remembered_and_none_in_clear() {
         let logins = Logins::default();
         let now = Instant::now();
-        let codes: Vec<String> = (0..=MOST).map(|_| logins.add(now).unwrap()).collect();
+        let codes: Vec<String> = (0..=MAX_OPEN_LINKS).map(|_| logins.add(now).unwrap()).collect();
         assert!(codes.iter().all(|code| !format!("{logins:?}").contains(code.as_str())));
         assert!(logins.take_at(&codes[0], now).is_none(), "the oldest made room");
         assert!(codes[1..].iter().all(|code| logins.take_at(code, now).is_some()));

@@ -6,13 +6,13 @@ use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 
 /// Endpoints that return a secret to the caller on purpose.
-const SECRETS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
+const UNMASKED_PATHS: [&str; 2] = ["/api/v1/tokens", "/api/v1/login"];
 
 pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let is_secret = SECRETS.iter().any(|path| request.uri().path().starts_with(path));
+    let is_secret = UNMASKED_PATHS.iter().any(|path| request.uri().path().starts_with(path));
     let answer = next.run(request).await;
     // Streams of lines are stored without secrets, or redacted where they are made.
     if is_secret || !is_json(&answer) {
@@ -21,7 +21,7 @@ pub(super) async fn masked(State(api): State<Api>, request: Request, next: Next)
     let (mut parts, body) = answer.into_parts();
     let bytes = match to_bytes(body, usize::MAX).await {
         Ok(bytes) => bytes,
-        Err(error) => return Problem::unavailable(error.to_string()).into_response(),
+        Err(error) => return ApiProblem::unavailable(error.to_string()).into_response(),
     };
     match api.redactor().redact_json(&bytes) {
         None => Response::from_parts(parts, Body::from(bytes)),

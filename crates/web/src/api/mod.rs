@@ -2,7 +2,7 @@
 //! of [`crate::server`].
 //!
 //! The CLI uses only this API. When no daemon runs it calls the same router without a socket, on the store
-//! alone: reads are answered, and endpoints that need a daemon fail with [`Problem::no_daemon`].
+//! alone: reads are answered, and endpoints that need a daemon fail with [`ApiProblem::no_daemon`].
 
 mod agents;
 mod asks;
@@ -11,12 +11,13 @@ mod caller;
 mod client;
 mod config;
 mod daemon;
+mod daemon_timeout;
 mod doctor;
 mod event_output;
 mod events;
+mod extract;
 mod follow;
 mod followups;
-mod given;
 mod health;
 mod job_token;
 mod jobs;
@@ -24,7 +25,6 @@ mod login;
 mod masked;
 mod nodes;
 mod openapi;
-mod patience;
 mod problem;
 mod providers;
 mod prune;
@@ -62,22 +62,22 @@ use cowhand_run::redact::Redactor;
 use cowhand_store::{Store, StoreError};
 use cowhand_work::WorkSources;
 
-pub use agents::{AgentView, LastJob, Next};
-pub use asks::{AnswerAsked, AnswerWord, HeardWord, JobAsks, JobHears};
+pub use agents::{AgentNextFiring, AgentView, LastJob};
+pub use asks::{AnswerAsked, AnswerWord, AskVerdict, JobAskReply, JobAsks};
 use caller::Refusals;
 pub use client::{Client, Lines, segment};
 pub use cowhand_store::Cancellation;
-pub use daemon::{DaemonView, Status, StopAsked};
+pub use daemon::{DaemonView, StatusView, StopAsked};
+pub use extract::ByPage;
+pub(crate) use extract::{other_method, readable_path};
 pub use followups::JobFollows;
-pub use given::ByPage;
-pub(crate) use given::{other_method, readable_path};
 pub use health::Health;
 pub use job_token::{Wanted, shown};
-pub use jobs::{AttemptView, JobResult, JobView, SourceTold, Waits};
+pub use jobs::{AttemptView, JobResult, JobView, SourceReport, Waits};
 pub use login::LoginLink;
 pub use login::Logins;
 pub use nodes::NodeView;
-pub use problem::{Code, Problem};
+pub use problem::{ApiProblem, Code};
 pub use providers::ProviderView;
 pub use reports::JobReports;
 pub use schedules::{FiringJob, FiringView};
@@ -126,7 +126,7 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    fn whole(items: Vec<T>) -> Self {
+    fn all(items: Vec<T>) -> Self {
         Self { items, next_cursor: None }
     }
 }
@@ -151,8 +151,8 @@ pub(crate) fn is_for_jobs(method: &Method, path: &str) -> bool {
     ROUTES.iter().any(|known| known.0 == *method && known.1 == path)
 }
 
-async fn no_endpoint() -> Problem {
-    Problem::not_found("there is no such endpoint")
+async fn no_endpoint() -> ApiProblem {
+    ApiProblem::not_found("there is no such endpoint")
 }
 
 impl Api {
@@ -253,10 +253,10 @@ impl Api {
     }
 
     /// Returns the daemon's fleet, or the problem that none runs.
-    fn daemon(&self) -> Result<&Fleet, Problem> {
+    fn daemon(&self) -> Result<&Fleet, ApiProblem> {
         match &self.side {
             Side::Daemon(fleet) => Ok(fleet),
-            Side::Alone { .. } => Err(Problem::no_daemon()),
+            Side::Alone { .. } => Err(ApiProblem::no_daemon()),
         }
     }
 }

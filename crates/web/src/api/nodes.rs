@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Api, Page, Problem};
+use super::{Api, ApiProblem, Page};
 
 /// This node, or another one that runs jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,7 +19,7 @@ pub struct NodeView {
     pub lease_until: Option<Timestamp>,
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<NodeView>>, Problem> {
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<NodeView>>, ApiProblem> {
     let this = api.daemon().ok().map(|fleet| fleet.node().to_owned());
     let mut nodes: Vec<NodeView> = api.store.busy_nodes().await?.into_iter().map(NodeView::from).collect();
     if let Some(name) = this {
@@ -28,7 +28,7 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<NodeView>>,
             None => nodes.insert(0, NodeView { name, is_this: true, running: 0, lease_until: None }),
         }
     }
-    Ok(Json(Page::whole(nodes)))
+    Ok(Json(Page::all(nodes)))
 }
 
 impl From<cowhand_store::BusyNode> for NodeView {

@@ -8,7 +8,7 @@ use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
 use super::problem::Details;
-use super::route::{Answer, Creates, Route, Streams};
+use super::route::{Creates, Route, RouteAnswer, Streams};
 use super::{Code, routes};
 
 pub(super) async fn document() -> Json<Value> {
@@ -16,7 +16,7 @@ pub(super) async fn document() -> Json<Value> {
 }
 
 /// Errors that any endpoint may return.
-const ALWAYS: [Code; 11] = [
+const COMMON_ERRORS: [Code; 11] = [
     Code::BadRequest,
     Code::Unauthorized,
     Code::Forbidden,
@@ -39,15 +39,15 @@ fn describe(routes: &[Route]) -> Value {
     };
     // A field that is optional in a request is always in an answer, so the two have different schemas.
     let mut given = settings().for_deserialize().into_generator();
-    let mut told = settings().for_serialize().into_generator();
+    let mut answer_schemas = settings().for_serialize().into_generator();
     let mut paths = Map::new();
     for route in routes {
-        let operation = operation(route, &mut given, &mut told);
+        let operation = operation(route, &mut given, &mut answer_schemas);
         let methods = paths.entry(route.path).or_insert_with(|| json!({}));
         methods[route.method.as_str().to_lowercase()] = operation;
     }
     let mut schemas = given.take_definitions(true);
-    schemas.append(&mut told.take_definitions(true));
+    schemas.append(&mut answer_schemas.take_definitions(true));
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -67,7 +67,7 @@ fn describe(routes: &[Route]) -> Value {
     })
 }
 
-fn operation(route: &Route, given: &mut SchemaGenerator, told: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, given: &mut SchemaGenerator, answer_schemas: &mut SchemaGenerator) -> Value {
     let mut parameters = path_parameters(route.path, given);
     parameters.extend(route.params.map(|params| query_parameters(&params(given))).into_iter().flatten());
     let mut operation = json!({
@@ -75,7 +75,7 @@ fn operation(route: &Route, given: &mut SchemaGenerator, told: &mut SchemaGenera
         "summary": route.about,
         "description": format!("Needs the scope `{}`.", route.scope),
         "parameters": parameters,
-        "responses": responses(route, told),
+        "responses": responses(route, answer_schemas),
     });
     if let Some(body) = route.body {
         let schema = body(given);
@@ -127,10 +127,10 @@ fn query_parameters(schema: &Schema) -> Vec<Value> {
     fields.into_iter().map(parameter).collect()
 }
 
-fn responses(route: &Route, told: &mut SchemaGenerator) -> Map<String, Value> {
+fn responses(route: &Route, answer_schemas: &mut SchemaGenerator) -> Map<String, Value> {
     let mut responses = Map::new();
     if let Some(answer) = &route.answer {
-        let content = content(answer, told);
+        let content = content(answer, answer_schemas);
         let good = |about| json!({ "description": about, "content": content });
         match answer.creates {
             Creates::Nothing => drop(responses.insert("200".into(), good("What was asked for."))),
@@ -141,8 +141,8 @@ fn responses(route: &Route, told: &mut SchemaGenerator) -> Map<String, Value> {
             }
         }
     }
-    let problem = told.subschema_for::<Details>();
-    let mut codes: Vec<Code> = ALWAYS.iter().chain(route.refusals).copied().collect();
+    let problem = answer_schemas.subschema_for::<Details>();
+    let mut codes: Vec<Code> = COMMON_ERRORS.iter().chain(route.refusals).copied().collect();
     codes.sort_by_key(|code| code.status());
     for same in codes.chunk_by(|one, other| one.status() == other.status()) {
         let words: Vec<String> = same.iter().map(|code| format!("`{}`", code.as_str())).collect();
@@ -153,8 +153,8 @@ fn responses(route: &Route, told: &mut SchemaGenerator) -> Map<String, Value> {
     responses
 }
 
-fn content(answer: &Answer, told: &mut SchemaGenerator) -> Value {
-    let schema = (answer.shape)(told);
+fn content(answer: &RouteAnswer, answer_schemas: &mut SchemaGenerator) -> Value {
+    let schema = (answer.shape)(answer_schemas);
     let lines = json!({ "schema": { "type": "string" } });
     match answer.streams {
         Streams::No => json!({ "application/json": { "schema": schema } }),

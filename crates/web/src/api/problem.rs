@@ -16,7 +16,7 @@ use cowhand_work::WorkSourceError;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub struct Problem {
+pub struct ApiProblem {
     pub code: Code,
     #[serde(rename = "detail")]
     pub message: String,
@@ -68,7 +68,7 @@ pub enum Code {
     Unavailable,
 }
 
-impl Problem {
+impl ApiProblem {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into() }
     }
@@ -77,10 +77,10 @@ impl Problem {
         Self::new(Code::BadRequest, message)
     }
 
-    /// Describes an error in the query in plain words; `said` is the message of Serde.
-    pub(crate) fn bad_query(said: &str) -> Self {
-        let said = said.strip_prefix("Failed to deserialize query string: ").unwrap_or(said);
-        let (place, what) = said.split_once(": ").unwrap_or(("", said));
+    /// Describes an error in the query in plain words; `text` is the message of Serde.
+    pub(crate) fn bad_query(text: &str) -> Self {
+        let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(text);
+        let (place, what) = text.split_once(": ").unwrap_or(("", text));
         let place = if place.is_empty() { String::new() } else { format!("`{place}`: ") };
         let words = |kind: &str| {
             let (wrong, expected) = what.strip_prefix(kind)?.split_once(", expected ")?;
@@ -167,7 +167,7 @@ impl Code {
     }
 }
 
-impl From<StoreError> for Problem {
+impl From<StoreError> for ApiProblem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoJob(id) => Self::no_job(&id),
@@ -187,7 +187,7 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<FleetError> for Problem {
+impl From<FleetError> for ApiProblem {
     fn from(error: FleetError) -> Self {
         let code = match error {
             FleetError::Store(error) => return error.into(),
@@ -232,13 +232,13 @@ impl From<FleetError> for Problem {
     }
 }
 
-impl From<WorkSourceError> for Problem {
+impl From<WorkSourceError> for ApiProblem {
     fn from(error: WorkSourceError) -> Self {
         Self::unavailable(error.to_string())
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let status = self.code.status();
         let title = status.canonical_reason().unwrap_or("Problem");
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_a_query_in_plain_words() {
-        for (said, expected) in [
+        for (text, expected) in [
             (
                 "Failed to deserialize query string: status: unknown variant `foo`, expected one of `pending`, `running`",
                 "`status`: foo is not one of pending, running",
@@ -268,7 +268,7 @@ mod tests {
                 "`limit`: 0 is not from 1 to 1000",
             ),
         ] {
-            assert_eq!(Problem::bad_query(said).message, expected);
+            assert_eq!(ApiProblem::bad_query(text).message, expected);
         }
     }
 }

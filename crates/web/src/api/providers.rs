@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::{Api, Page, Problem};
+use super::{Api, ApiProblem, Page};
 
 /// Provider of the fleet, with the agents that use it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,12 +21,12 @@ pub struct ProviderView {
     pub parked: Option<Parked>,
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderView>>, Problem> {
-    Ok(Json(Page::whole(views(&api).await?)))
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ProviderView>>, ApiProblem> {
+    Ok(Json(Page::all(views(&api).await?)))
 }
 
 /// Returns the providers that currently take no jobs.
-pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, Problem> {
+pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, ApiProblem> {
     Ok(views(api).await?.into_iter().filter_map(|view| view.parked).collect())
 }
 
@@ -34,23 +34,23 @@ pub(super) async fn parked(api: &Api) -> Result<Vec<Parked>, Problem> {
 pub(super) async fn unpark(
     State(api): State<Api>,
     Path(provider): Path<String>,
-) -> Result<Json<ProviderView>, Problem> {
+) -> Result<Json<ProviderView>, ApiProblem> {
     let daemon = api.daemon()?;
     let view = views(&api).await?.into_iter().find(|view| view.provider == provider);
     let view = view.ok_or_else(|| {
-        Problem::not_found(format!(
+        ApiProblem::not_found(format!(
             "no agent of the fleet has a provider {provider:?}; `cowhand status` names those that are used up"
         ))
     })?;
     if !api.store.unpark(provider.clone(), api.now()).await? {
-        return Err(Problem::conflict(format!("{provider} is not used up; there is nothing to end")));
+        return Err(ApiProblem::conflict(format!("{provider} is not used up; there is nothing to end")));
     }
     info!(%provider, "takes jobs again");
     daemon.nudge();
     Ok(Json(ProviderView { parked: None, ..view }))
 }
 
-async fn views(api: &Api) -> Result<Vec<ProviderView>, Problem> {
+async fn views(api: &Api) -> Result<Vec<ProviderView>, ApiProblem> {
     let (roster, now, known) = (api.roster(), api.now(), api.store.providers().await?);
     let mut views: Vec<ProviderView> = Vec::new();
     let all = roster.agents.iter().flat_map(|agent| agent.and_stand_ins().map(move |(_, who)| (agent, who)));

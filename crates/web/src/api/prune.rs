@@ -7,8 +7,8 @@ use axum::extract::{Path, State};
 use cowhand_core::id::JobId;
 use cowhand_core::job::Job;
 
-use super::given::Given;
-use super::{Api, Problem, Side};
+use super::extract::Given;
+use super::{Api, ApiProblem, Side};
 use cowhand_engine::fleet::{self, FleetError, PruneAsked, PruneView};
 use cowhand_store::RemovedJob;
 
@@ -16,9 +16,9 @@ use cowhand_store::RemovedJob;
 pub(super) async fn prune(
     State(api): State<Api>,
     Given(asked): Given<PruneAsked>,
-) -> Result<Json<PruneView>, Problem> {
+) -> Result<Json<PruneView>, ApiProblem> {
     if asked.retention.max_jobs_per_agent == Some(0) {
-        return Err(Problem::bad_request("`max_jobs_per_agent` is 1 at least"));
+        return Err(ApiProblem::bad_request("`max_jobs_per_agent` is 1 at least"));
     }
     if let Side::Daemon(fleet) = &api.side {
         return Ok(Json(fleet.prune(asked).await?));
@@ -28,7 +28,7 @@ pub(super) async fn prune(
 }
 
 /// Deletes a job. Works without a daemon too, as pruning does.
-pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, Problem> {
+pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Job>, ApiProblem> {
     let id = api.job_id(&id).await?;
     let removed = match &api.side {
         Side::Daemon(fleet) => fleet.remove_job(&id).await,
@@ -45,29 +45,29 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
 
 impl Api {
     /// Locks the state folder, so that no daemon starts in the meantime.
-    fn hold(&self) -> Result<Option<File>, Problem> {
+    fn hold(&self) -> Result<Option<File>, ApiProblem> {
         if !self.state.path().exists() {
             return Ok(None);
         }
         match self.state.lock() {
             Ok(Some(lock)) => Ok(Some(lock)),
             Ok(None) => {
-                Err(Problem::conflict("a daemon has just been started, or is just ending; try again"))
+                Err(ApiProblem::conflict("a daemon has just been started, or is just ending; try again"))
             }
-            Err(error) => Err(Problem::unavailable(format!("{}: {error}", self.state.path().display()))),
+            Err(error) => Err(ApiProblem::unavailable(format!("{}: {error}", self.state.path().display()))),
         }
     }
 
     /// Returns the problem for a missing job: it was removed, or never existed.
-    pub(super) async fn no_job(&self, id: &JobId) -> Result<Problem, Problem> {
+    pub(super) async fn no_job(&self, id: &JobId) -> Result<ApiProblem, ApiProblem> {
         let removed = self.store.removed_job(id.clone()).await?;
-        Ok(removed.map_or_else(|| Problem::no_job(id), |removed| gone(&removed)))
+        Ok(removed.map_or_else(|| ApiProblem::no_job(id), |removed| gone(&removed)))
     }
 }
 
 /// Builds the problem for a removed job, with the time and the actor of the removal.
-pub(super) fn gone(RemovedJob { id, at, limit, by }: &RemovedJob) -> Problem {
+pub(super) fn gone(RemovedJob { id, at, limit, by }: &RemovedJob) -> ApiProblem {
     let (how, by) = if limit.is_some() { ("pruned", None) } else { ("deleted", by.as_ref()) };
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
-    Problem::not_found(format!("{id} is gone: it was {how} at {at:.0}{by}"))
+    ApiProblem::not_found(format!("{id} is gone: it was {how} at {at:.0}{by}"))
 }

@@ -6,8 +6,8 @@ use cowhand_core::report::{LONGEST_SUMMARY, MOST_ARTIFACTS, Report, ReportRefuse
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Given, of_attempt, requires};
-use super::{Api, Problem};
+use super::extract::{Given, of_attempt, requires};
+use super::{Api, ApiProblem};
 use cowhand_engine::fleet::FleetError;
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -30,7 +30,7 @@ pub(super) async fn make(
     State(api): State<Api>,
     Path(job): Path<String>,
     Given(JobReports { attempt, outcome, summary, artifacts }): Given<JobReports>,
-) -> Result<Json<Report>, Problem> {
+) -> Result<Json<Report>, ApiProblem> {
     let (fleet, attempt) = (api.daemon()?, of_attempt(attempt)?);
     let outcome = outcome.ok_or(FleetError::ReportRefused(ReportRefused::NoOutcome))?;
     Ok(Json(fleet.report(&api.job_id(&job).await?, attempt, outcome, &summary, &artifacts).await?))

@@ -11,8 +11,8 @@ use axum::routing::{MethodRouter, delete, get, post};
 use cowhand_core::server::Scope;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-use super::given::says_nothing;
-use super::{Api, Code, Problem};
+use super::extract::require_empty_body;
+use super::{Api, ApiProblem, Code};
 
 type Shape = fn(&mut SchemaGenerator) -> Schema;
 
@@ -28,13 +28,13 @@ pub(super) struct Route {
     pub(super) about: &'static str,
     pub(super) params: Option<Shape>,
     pub(super) body: Option<Shape>,
-    pub(super) answer: Option<Answer>,
+    pub(super) answer: Option<RouteAnswer>,
     /// Errors in addition to those of every endpoint.
     pub(super) refusals: &'static [Code],
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Answer {
+pub(super) struct RouteAnswer {
     pub(super) shape: Shape,
     /// Other forms of the answer: line by line, or as server-sent events.
     pub(super) streams: Streams,
@@ -74,15 +74,15 @@ async fn only_what_it_takes(
     State(takes): State<Takes>,
     request: Request,
     next: Next,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     if !takes.params && request.uri().query().is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::bad_request("this endpoint takes no parameters"));
+        return Err(ApiProblem::bad_request("this endpoint takes no parameters"));
     }
     if takes.body {
         return Ok(next.run(request).await);
     }
     let (parts, body) = request.into_parts();
-    says_nothing(Request::from_parts(parts.clone(), body)).await?;
+    require_empty_body(Request::from_parts(parts.clone(), body)).await?;
     Ok(next.run(Request::from_parts(parts, Body::empty())).await)
 }
 
@@ -139,9 +139,9 @@ impl Route {
         Self { body: Some(SchemaGenerator::subschema_for::<T>), ..self }
     }
 
-    pub(super) fn tells<T: JsonSchema>(self) -> Self {
+    pub(super) fn answers<T: JsonSchema>(self) -> Self {
         let shape = SchemaGenerator::subschema_for::<T>;
-        let answer = Answer { shape, streams: Streams::No, creates: Creates::Nothing };
+        let answer = RouteAnswer { shape, streams: Streams::No, creates: Creates::Nothing };
         Self { answer: Some(answer), ..self }
     }
 

@@ -12,9 +12,9 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, AnswerAsked, AttemptView, ClaimAsked, ComingFiring, CompleteAsked, FiringView, Health,
-    JobAsks, JobFollows, JobHears, JobReports, JobResult, JobView, LoginLink, NodeView, Page, ProviderView,
-    ReleaseAsked, RetryAsked, SessionView, Status, StopAsked, Timeline, TokenAsked, TokenMade, UsageView,
-    WorkView,
+    JobAskReply, JobAsks, JobFollows, JobReports, JobResult, JobView, LoginLink, NodeView, Page,
+    ProviderView, ReleaseAsked, RetryAsked, SessionView, StatusView, StopAsked, Timeline, TokenAsked,
+    TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, nodes, openapi,
@@ -33,57 +33,57 @@ fn of_daemon() -> Vec<Route> {
     use daemon::DaemonView;
     vec![
         Route::get("/api/v1/health", health::health)
-            .about("Whether this fleet takes work, and its store answers.")
-            .tells::<Health>(),
+            .about("Returns whether the fleet accepts work and its store answers.")
+            .answers::<Health>(),
         Route::get("/api/v1/status", daemon::status)
-            .about("How the daemon stands, and each agent.")
-            .tells::<Status>(),
+            .about("Returns the state of the daemon and of each agent.")
+            .answers::<StatusView>(),
         Route::post("/api/v1/reload", daemon::reload)
-            .about("Reads the config again; a bad one is refused whole, and the old one stays.")
-            .tells::<Reloaded>()
+            .about("Reads the config again. A config with errors is refused, and the old one stays.")
+            .answers::<Reloaded>()
             .refuses(&[BadConfig]),
         Route::post("/api/v1/stop", daemon::stop)
             .needs(Scope::Admin)
-            .about("Asks for the daemon's end, and does not wait for it.")
+            .about("Requests the stop of the daemon, and does not wait for it.")
             .takes::<StopAsked>()
-            .tells::<DaemonView>(),
+            .answers::<DaemonView>(),
         Route::get("/api/v1/backup", backup::backup)
             .needs(Scope::Admin)
             .about(
-                "A backup of the store and of what jobs said, as one SQLite file; only on the socket, and of a fleet on SQLite.",
+                "Returns a backup of the store and of the output of jobs, as one SQLite file; only on the socket, and for a fleet on SQLite.",
             )
-            .params::<backup::Asked>()
-            .tells::<String>()
-            .streams(Streams::Bytes(backup::MEDIA_TYPE))
+            .params::<backup::BackupQuery>()
+            .answers::<String>()
+            .streams(Streams::Bytes(backup::BACKUP_MEDIA_TYPE))
             .refuses(&[Conflict]),
         Route::get("/api/v1/doctor", doctor::doctor)
             .needs(Scope::Admin)
-            .about("Whether the daemon can start the agents here, and reach what they need.")
-            .tells::<Page<Finding>>(),
+            .about("Checks whether the daemon can start the agents here and reach what they need.")
+            .answers::<Page<Finding>>(),
         Route::get("/api/v1/openapi.json", openapi::document)
-            .about("This description.")
-            .tells::<serde_json::Value>(),
+            .about("Returns this document.")
+            .answers::<serde_json::Value>(),
     ]
 }
 
 fn of_agents() -> Vec<Route> {
     vec![
         Route::get("/api/v1/agents", agents::list)
-            .about("All agents, in the order of the fleet's files.")
-            .tells::<Page<AgentView>>(),
+            .about("Lists all agents, in the order of the fleet's files.")
+            .answers::<Page<AgentView>>(),
         Route::get("/api/v1/agents/{agent}", agents::one)
-            .about("One agent.")
-            .tells::<AgentView>()
+            .about("Returns one agent.")
+            .answers::<AgentView>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/agents/{agent}/trigger", agents::trigger)
-            .about("Makes a job now, for a schedule or for the agent alone.")
+            .about("Creates a job now, for a schedule or for the agent alone.")
             .takes::<Trigger>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::UnlessItWas)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/agents/{agent}/clear", agents::clear)
-            .about("Says that the agent is to begin anew.")
-            .tells::<AgentView>()
+            .about("Clears the sessions of the agent: its next job starts a new one.")
+            .answers::<AgentView>()
             .refuses(&[NotFound]),
     ]
 }
@@ -91,45 +91,45 @@ fn of_agents() -> Vec<Route> {
 fn of_schedules() -> Vec<Route> {
     vec![
         Route::get("/api/v1/schedules", schedules::list)
-            .about("All schedules, in the order of the fleet's files.")
-            .tells::<Page<ScheduleView>>(),
+            .about("Lists all schedules, in the order of the fleet's files.")
+            .answers::<Page<ScheduleView>>(),
         Route::get("/api/v1/schedules/next", timeline::coming)
-            .about("When the schedules of the fleet fire next, the soonest first.")
-            .params::<timeline::ComingAsked>()
-            .tells::<Page<ComingFiring>>()
+            .about("Lists the next firings of the fleet's schedules, the soonest first.")
+            .params::<timeline::ComingFiringsQuery>()
+            .answers::<Page<ComingFiring>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}", schedules::one)
-            .about("One schedule: on or off, when it fires, and why it does not.")
-            .tells::<ScheduleView>()
+            .about("Returns one schedule: on or off, when it fires, and why it does not.")
+            .answers::<ScheduleView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/next", timeline::next)
-            .about("When it fires next, as far as the clock decides it.")
-            .params::<timeline::NextAsked>()
-            .tells::<Page<Timestamp>>()
+            .about("Lists its next firings, as far as the clock decides them.")
+            .params::<timeline::NextFiringsQuery>()
+            .answers::<Page<Timestamp>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/firings", schedules::firings)
-            .about("The ledger: what became of each firing, the newest first.")
-            .params::<schedules::Ledger>()
-            .tells::<Page<FiringView>>()
+            .about("Lists the firings with their outcomes, the newest first.")
+            .params::<schedules::FiringsQuery>()
+            .answers::<Page<FiringView>>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/enable", schedules::enable)
-            .about("Turns it on.")
-            .tells::<ScheduleView>()
+            .about("Turns the schedule on.")
+            .answers::<ScheduleView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/disable", schedules::disable)
-            .about("Turns it off; what runs goes on.")
-            .tells::<ScheduleView>()
+            .about("Turns the schedule off; running jobs continue.")
+            .answers::<ScheduleView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/schedules/{agent}/{schedule}/fire", schedules::fire)
-            .about("Fires it now, by hand.")
+            .about("Fires the schedule now.")
             .takes::<Trigger>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::UnlessItWas)
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/timeline", timeline::timeline)
-            .about("What every schedule did and will do in a stretch of time.")
-            .params::<timeline::Asked>()
-            .tells::<Timeline>()
+            .about("Returns the past and coming firings of every schedule in a range of time.")
+            .params::<timeline::TimelineQuery>()
+            .answers::<Timeline>()
             .refuses(&[NotFound]),
     ]
 }
@@ -137,63 +137,63 @@ fn of_schedules() -> Vec<Route> {
 fn of_jobs() -> Vec<Route> {
     vec![
         Route::get("/api/v1/jobs", jobs::list)
-            .about("Jobs, the newest first.")
-            .params::<jobs::Listed>()
-            .tells::<Page<JobRecord>>()
+            .about("Lists jobs, the newest first.")
+            .params::<jobs::JobsQuery>()
+            .answers::<Page<JobRecord>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
             .for_jobs()
-            .about("One job, its hooks and its workspace.")
-            .tells::<JobView>()
+            .about("Returns one job, its hooks and its workspace.")
+            .answers::<JobView>()
             .refuses(&[NotFound]),
         Route::delete("/api/v1/jobs/{job}", prune::delete)
-            .about("Removes a job that has ended, with all that it said.")
-            .tells::<JobRecord>()
+            .about("Removes a job that has ended, with its output.")
+            .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/output", jobs::output)
-            .about("What it says, one message a line.")
-            .params::<jobs::Heard>()
-            .tells::<OutputMessage>()
+            .about("Returns the output of the job, one message for each line.")
+            .params::<jobs::OutputQuery>()
+            .answers::<OutputMessage>()
             .streams(Streams::Always)
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/result", jobs::result)
-            .about("What it came to, in its own words.")
-            .tells::<JobResult>()
+            .about("Returns the result of the job, as its agent wrote it.")
+            .answers::<JobResult>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/attempts", jobs::attempts)
-            .about("Its attempts that began, the first one first, and what each has used; of one that runs, so far.")
-            .tells::<Page<AttemptView>>()
+            .about("Lists the attempts of the job that began, the first one first, with their usage so far.")
+            .answers::<Page<AttemptView>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/diff", sessions::diff)
-            .about("What it changed in its workspace, as git tells it.")
-            .tells::<String>()
+            .about("Returns the changes in the job's workspace, as a git diff.")
+            .answers::<String>()
             .streams(Streams::Text)
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}/session", sessions::session)
-            .about("Its session, and how a person goes on with it in a terminal.")
-            .tells::<SessionView>()
+            .about("Returns the job's session, and how a person continues it in a terminal.")
+            .answers::<SessionView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/cancel", jobs::cancel)
-            .about("Ends it: at once if it waits, and soon if it runs.")
-            .tells::<JobRecord>()
+            .about("Cancels the job: at once if it is pending, else as soon as its processes have ended.")
+            .answers::<JobRecord>()
             .refuses(&[NotFound, AlreadyStopped]),
         Route::post("/api/v1/jobs/{job}/retry", jobs::retry)
-            .about("A new job like it.")
+            .about("Creates a new job from this one.")
             .takes::<Changes>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/fork", jobs::fork)
-            .about("A new job that begins with its session.")
+            .about("Creates a new job that starts with a copy of this job's session.")
             .takes::<Changes>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/prune", prune::prune)
             .needs(Scope::Admin)
             .about("Removes the jobs that `retention` does not keep.")
             .takes::<PruneAsked>()
-            .tells::<PruneView>()
+            .answers::<PruneView>()
             .refuses(&[NotFound, Conflict]),
     ]
 }
@@ -201,42 +201,42 @@ fn of_jobs() -> Vec<Route> {
 fn of_asks() -> Vec<Route> {
     vec![
         Route::get("/api/v1/asks", asks::list)
-            .about("What agents wait for a person to say, the oldest first.")
-            .params::<asks::Listed>()
-            .tells::<Page<Ask>>(),
+            .about("Lists asks that wait for a person, the oldest first.")
+            .params::<asks::AsksQuery>()
+            .answers::<Page<Ask>>(),
         Route::get("/api/v1/asks/{ask}", asks::one)
-            .about("One ask, and what was said to it.")
-            .params::<asks::Waiting>()
-            .tells::<Ask>()
+            .about("Returns one ask, with its answer.")
+            .params::<asks::AskWaitQuery>()
+            .answers::<Ask>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/asks/{ask}/answer", asks::answer)
             .about("Allows or denies a tool, or answers a question.")
             .takes::<AnswerAsked>()
-            .tells::<Ask>()
+            .answers::<Ask>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/asks", asks::make)
             .for_jobs()
-            .about("A running attempt asks: the rules decide, or a person will.")
+            .about("Makes an ask of a running attempt. The rules decide it, or a person.")
             .takes::<JobAsks>()
-            .tells::<JobHears>()
+            .answers::<JobAskReply>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/followups", followups::make)
             .for_jobs()
-            .about("A running attempt asks for a further job, within the bounds of its agent's `followups`.")
+            .about("Requests a follow-up job for a running attempt, within the limits of its agent's `followups`.")
             .takes::<JobFollows>()
-            .tells::<JobRecord>()
+            .answers::<JobRecord>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/report", reports::make)
             .for_jobs()
-            .about("A running attempt says what its work came to; the last time counts.")
+            .about("Reports the outcome of a running attempt's work. The last report counts.")
             .takes::<JobReports>()
-            .tells::<Report>()
+            .answers::<Report>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/jobs/{job}/asks/{number}", asks::of_job)
             .for_jobs()
-            .about("One ask of the job, and what was said to it.")
-            .params::<asks::Waiting>()
-            .tells::<Ask>()
+            .about("Returns one ask of the job, with its answer.")
+            .params::<asks::AskWaitQuery>()
+            .answers::<Ask>()
             .refuses(&[NotFound]),
     ]
 }
@@ -245,34 +245,34 @@ fn of_work() -> Vec<Route> {
     let refusals = &[NotFound, Conflict];
     vec![
         Route::get("/api/v1/work", work::list)
-            .about("What is in the queues of work.")
-            .params::<work::Asked>()
-            .tells::<WorkView>()
+            .about("Lists the items in the queues of work sources.")
+            .params::<work::WorkQuery>()
+            .answers::<WorkView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/work/{item}", work::one)
-            .about("One item.")
-            .params::<work::Asked>()
-            .tells::<ItemView>()
+            .about("Returns one item.")
+            .params::<work::WorkQuery>()
+            .answers::<ItemView>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/work/{item}/claim", work::claim)
-            .about("Takes it for a person.")
+            .about("Claims the item for a person.")
             .takes::<ClaimAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(refusals),
         Route::post("/api/v1/work/{item}/release", work::release)
-            .about("Puts it back.")
+            .about("Releases the item.")
             .takes::<ReleaseAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(refusals),
         Route::post("/api/v1/work/{item}/retry", work::retry)
-            .about("Offers an item again that was given up, and counts its failures anew.")
+            .about("Makes an item available again that was given up, and resets its failures.")
             .takes::<RetryAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/work/{item}/complete", work::complete)
-            .about("Says how it ended.")
+            .about("Marks the item as done.")
             .takes::<CompleteAsked>()
-            .tells::<ItemView>()
+            .answers::<ItemView>()
             .refuses(refusals),
     ]
 }
@@ -280,48 +280,48 @@ fn of_work() -> Vec<Route> {
 fn of_fleet() -> Vec<Route> {
     vec![
         Route::get("/api/v1/events", events::list)
-            .about("What happened, in order; every state change is one event.")
-            .params::<events::Asked>()
-            .tells::<Page<Event>>()
+            .about("Lists events in order; every state change is one event.")
+            .params::<events::EventsQuery>()
+            .answers::<Page<Event>>()
             .streams(Streams::IfAsked),
         Route::get("/api/v1/usage", usage::usage)
-            .about("What was spent, by day, agent and model.")
-            .params::<usage::Asked>()
-            .tells::<UsageView>()
+            .about("Returns the spending by day, agent and model.")
+            .params::<usage::UsageQuery>()
+            .answers::<UsageView>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/providers", providers::list)
-            .about("What agents share: the limits, and what is used up for now.")
-            .tells::<Page<ProviderView>>(),
+            .about("Lists the providers that agents share, with their limits.")
+            .answers::<Page<ProviderView>>(),
         Route::post("/api/v1/providers/{provider}/unpark", providers::unpark)
-            .about("Says that a provider takes jobs again.")
-            .tells::<ProviderView>()
+            .about("Ends the pause of a provider before its limit ends.")
+            .answers::<ProviderView>()
             .refuses(&[NotFound, Conflict]),
         Route::get("/api/v1/nodes", nodes::list)
-            .about("The machines that share the store: this one, and those that run something.")
-            .tells::<Page<NodeView>>(),
+            .about("Lists the nodes of the store: this one, and those that run something.")
+            .answers::<Page<NodeView>>(),
         Route::get("/api/v1/config", config::config)
-            .about("The config as it runs: resolved, merged, secrets masked.")
-            .tells::<serde_json::Value>()
+            .about("Returns the config as it runs: resolved, merged, secrets masked.")
+            .answers::<serde_json::Value>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/tokens", tokens::list)
             .needs(Scope::Admin)
-            .about("All tokens there ever were, without the tokens themselves.")
-            .tells::<Page<TokenRecord>>(),
+            .about("Lists all tokens, including revoked and expired ones, without their secrets.")
+            .answers::<Page<TokenRecord>>(),
         Route::post("/api/v1/tokens", tokens::create)
             .needs(Scope::Admin)
-            .about("Makes a token; this answer is the only one that ever holds it.")
+            .about("Creates a token. Only this answer contains its secret.")
             .takes::<TokenAsked>()
-            .tells::<TokenMade>()
+            .answers::<TokenMade>()
             .refuses(&[Conflict]),
         Route::post("/api/v1/tokens/{name}/revoke", tokens::revoke)
             .needs(Scope::Admin)
-            .about("Ends a token at once.")
-            .tells::<TokenRecord>()
+            .about("Revokes a token at once.")
+            .answers::<TokenRecord>()
             .refuses(&[NotFound]),
         Route::post("/api/v1/login", login::create)
             .needs(Scope::Admin)
-            .about("A link that lets one browser into the dashboard, once and within ten minutes.")
-            .tells::<LoginLink>()
+            .about("Creates a link that logs one browser into the dashboard, once and within ten minutes.")
+            .answers::<LoginLink>()
             .refuses(&[Conflict]),
     ]
 }

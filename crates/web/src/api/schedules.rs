@@ -15,8 +15,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::agents::triggered;
-use super::given::{ByPage, Count, Given, Params, named};
-use super::{Api, Page, Problem, waits};
+use super::extract::{ByPage, Count, Given, Params, named};
+use super::{Api, ApiProblem, Page, waits};
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::schedule_view::{schedules_of, why_of};
 use cowhand_store::{JobOfFiring, LedgerRow};
@@ -68,20 +68,20 @@ impl FiringView {
     }
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ScheduleView>>, Problem> {
-    views(&api).await.map(Page::whole).map(Json)
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ScheduleView>>, ApiProblem> {
+    views(&api).await.map(Page::all).map(Json)
 }
 
 pub(super) async fn one(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-) -> Result<Json<ScheduleView>, Problem> {
+) -> Result<Json<ScheduleView>, ApiProblem> {
     view(&api, &named(&agent)?, &schedule).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Ledger {
+pub(super) struct FiringsQuery {
     /// Maximum number of firings; unset means 20.
     limit: Option<Count>,
 }
@@ -89,12 +89,12 @@ pub(super) struct Ledger {
 pub(super) async fn firings(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-    Params(Ledger { limit }): Params<Ledger>,
-) -> Result<Json<Page<FiringView>>, Problem> {
+    Params(FiringsQuery { limit }): Params<FiringsQuery>,
+) -> Result<Json<Page<FiringView>>, ApiProblem> {
     let (roster, agent) = (api.roster(), named(&agent)?);
     let id = find(&api, &agent, &schedule).await?;
     // The config may have been reloaded in between.
-    let Some((owner, known)) = roster.schedule(id) else { return Err(Problem::no_agent(&roster, &agent)) };
+    let Some((owner, known)) = roster.schedule(id) else { return Err(ApiProblem::no_agent(&roster, &agent)) };
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     let record = api.store.schedule(id).await?;
     let daemon_runs = api.daemon().is_ok();
@@ -102,19 +102,19 @@ pub(super) async fn firings(
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
     if For::schedule(owner, known).config().is_some() {
         for view in &mut views {
-            say_what_was_dropped(&api, view).await?;
+            add_dropped_results(&api, view).await?;
         }
     }
-    Ok(Json(Page::whole(views)))
+    Ok(Json(Page::all(views)))
 }
 
 /// Adds the results of its jobs that were not reported because their items were replaced.
-async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), Problem> {
+async fn add_dropped_results(api: &Api, view: &mut FiringView) -> Result<(), ApiProblem> {
     for job in view.jobs.iter().filter(|job| job.exit_reason.is_some()) {
-        let told = api.store.last_item_report(job.id.clone()).await?;
-        if let Some(Fact::WorkDropped { message, .. }) = told.map(|event| event.fact) {
+        let report = api.store.last_item_report(job.id.clone()).await?;
+        if let Some(Fact::WorkDropped { message, .. }) = report.map(|event| event.fact) {
             let why = &view.why;
-            view.why = format!("{why}; the result of {} was not told to its source: {message}", job.id);
+            view.why = format!("{why}; the result of {} was not reported to its source: {message}", job.id);
         }
     }
     Ok(())
@@ -123,7 +123,7 @@ async fn say_what_was_dropped(api: &Api, view: &mut FiringView) -> Result<(), Pr
 pub(super) async fn enable(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-) -> Result<Json<ScheduleView>, Problem> {
+) -> Result<Json<ScheduleView>, ApiProblem> {
     let (daemon, agent) = (api.daemon()?, named(&agent)?);
     daemon.enable(&agent, &named(&schedule)?).await?;
     view(&api, &agent, &schedule).await
@@ -132,7 +132,7 @@ pub(super) async fn enable(
 pub(super) async fn disable(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-) -> Result<Json<ScheduleView>, Problem> {
+) -> Result<Json<ScheduleView>, ApiProblem> {
     let (daemon, agent) = (api.daemon()?, named(&agent)?);
     daemon.disable(&agent, &named(&schedule)?).await?;
     view(&api, &agent, &schedule).await
@@ -143,36 +143,36 @@ pub(super) async fn fire(
     Path((agent, schedule)): Path<(String, String)>,
     by_page: Option<Extension<ByPage>>,
     Given(asked): Given<Trigger>,
-) -> Result<(StatusCode, Json<Job>), Problem> {
+) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     let asked = Trigger { schedule: Some(named(&schedule)?), by_page: by_page.is_some(), ..asked };
     triggered(&api, &named(&agent)?, asked).await
 }
 
-pub(super) async fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, Problem> {
+pub(super) async fn find(api: &Api, agent: &AgentName, schedule: &str) -> Result<ScheduleId, ApiProblem> {
     let roster = api.roster();
     let Some(known) = roster.agent(agent) else { return Err(api.missing_agent(agent).await) };
     let found = known.schedules.iter().find(|known| known.name.as_str() == schedule);
-    found.map(|schedule| schedule.id).ok_or_else(|| Problem::no_schedule(known, schedule))
+    found.map(|schedule| schedule.id).ok_or_else(|| ApiProblem::no_schedule(known, schedule))
 }
 
 pub(super) async fn view(
     api: &Api,
     agent: &AgentName,
     schedule: &str,
-) -> Result<Json<ScheduleView>, Problem> {
+) -> Result<Json<ScheduleView>, ApiProblem> {
     find(api, agent, schedule).await?;
     let mut views = views(api).await?.into_iter();
     let found = views.find(|view| view.agent == *agent && view.schedule.as_str() == schedule);
-    found.map(Json).ok_or_else(|| Problem::not_found(format!("{agent} has no schedule {schedule}")))
+    found.map(Json).ok_or_else(|| ApiProblem::not_found(format!("{agent} has no schedule {schedule}")))
 }
 
 /// Adds the error of the last attempt of a job that is retried.
-async fn say_why_it_failed(
+async fn add_failure_reason(
     api: &Api,
     snapshot: &Snapshot,
     view: &mut ScheduleView,
     now: Timestamp,
-) -> Result<(), Problem> {
+) -> Result<(), ApiProblem> {
     let ahead = || {
         let (live, _) = snapshot.tried_again(view.id, now)?;
         let is_told = view.skip_note_reason == Some(SkipReason::Requeued) && live.put_back(now).is_none();
@@ -196,18 +196,18 @@ fn due_again<'a>(
     let mut jobs = snapshot.jobs.iter().filter(|live| live.retry_due(now).is_some());
     let note = view.skip_note.as_deref()?;
     jobs.find_map(|live| {
-        let told = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
-        let rest = told.find("; the retry is due").and_then(|at| told.get(at..));
+        let reason = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
+        let rest = reason.find("; the retry is due").and_then(|at| reason.get(at..));
         Some((live, rest.map(str::to_owned)))
     })
 }
 
-pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, Problem> {
+pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let snapshot = api.snapshot(&roster, now).await?;
     let mut views = schedules_of(&roster, &snapshot, now);
     for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
-        say_why_it_failed(api, &snapshot, view, now).await?;
+        add_failure_reason(api, &snapshot, view, now).await?;
     }
     Ok(views)
 }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::find;
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 use cowhand_run::runtime::description;
 
 /// Session that a person can continue.
@@ -35,13 +35,13 @@ pub struct SessionView {
 pub(super) async fn session(
     State(api): State<Api>,
     Path(id): Path<String>,
-) -> Result<Json<SessionView>, Problem> {
+) -> Result<Json<SessionView>, ApiProblem> {
     let job = find(&api, &id).await?;
     if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
         let message = format!("{} is {}; its session is its own until it has ended", job.id(), job.status());
-        return Err(Problem::conflict(message));
+        return Err(ApiProblem::conflict(message));
     }
-    let none = || Problem::conflict(format!("{} has no session that could go on", job.id()));
+    let none = || ApiProblem::conflict(format!("{} has no session that could go on", job.id()));
     let stored = api.store.session_of(job.id().clone()).await?.ok_or_else(none)?;
     let agent = api.roster();
     let agent = agent.agent(job.agent());
@@ -49,7 +49,7 @@ pub(super) async fn session(
         Some(name) => Runtime::named(name).ok_or_else(none)?,
         None => agent.and_then(|agent| agent.settings.runtime).unwrap_or_default(),
     };
-    let command = description::interactive(runtime, &stored.session_id).map_err(Problem::conflict)?;
+    let command = description::interactive(runtime, &stored.session_id).map_err(ApiProblem::conflict)?;
     let directory =
         stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
     let confined = job.confined().map(str::to_owned);
@@ -60,14 +60,14 @@ pub(super) async fn session(
 pub(super) async fn diff(
     State(api): State<Api>,
     Path(id): Path<String>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<impl IntoResponse, ApiProblem> {
     let job = find(&api, &id).await?;
     match tokio::fs::read(api.state.diff(job.id())).await {
         Ok(text) => Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Problem::not_found(format!(
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiProblem::not_found(format!(
             "there is no diff of {}: it had no workspace of its own, has not ended, or ran on another machine",
             job.id()
         ))),
-        Err(error) => Err(Problem::unavailable(format!("cannot read the diff of {}: {error}", job.id()))),
+        Err(error) => Err(ApiProblem::unavailable(format!("cannot read the diff of {}: {error}", job.id()))),
     }
 }

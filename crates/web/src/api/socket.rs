@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 use super::caller::Peer;
-use super::{Api, Code, Problem, Wanted, job_token};
+use super::{Api, ApiProblem, Code, Wanted, job_token};
 use cowhand_engine::state::{LONGEST_SOCKET_PATH, StateFolder, short_socket_path};
 use cowhand_store::audit;
 use cowhand_system::closed::{advice, closed_folder};
@@ -158,7 +158,7 @@ async fn admitted(
     peer: &Peer,
     token: Option<String>,
     wanted: Wanted,
-) -> Result<Option<Actor>, Problem> {
+) -> Result<Option<Actor>, ApiProblem> {
     api.admit_user(peer, &wanted).await?;
     let attempt = api.attempt_of(peer).await?;
     match (token, attempt) {
@@ -167,7 +167,7 @@ async fn admitted(
             let actor = api.admit(&token, wanted).await?;
             let other = attempt.is_some_and(|(job, _)| actor != Actor::Job { job });
             if other {
-                return Err(Problem::new(Code::Forbidden, "this is the token of another job"));
+                return Err(ApiProblem::new(Code::Forbidden, "this is the token of another job"));
             }
             Ok(Some(actor))
         }

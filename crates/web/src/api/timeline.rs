@@ -11,16 +11,16 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::{Count, Params, named};
+use super::extract::{Count, Params, named};
 use super::schedules::find;
-use super::{Api, FiringJob, Page, Problem};
+use super::{Api, ApiProblem, FiringJob, Page};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::schedule_view::schedules_of;
 use cowhand_store::LedgerRow;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct TimelineQuery {
     /// Start of the range; unset means 24 hours ago.
     from: Option<Timestamp>,
     /// End of the range; unset means 48 hours after the start.
@@ -79,18 +79,18 @@ pub struct PastFiring {
 
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Largest number of firings of a schedule: more would be too close to distinguish.
-const MOST: u32 = 300;
-const LONGEST: SignedDuration = SignedDuration::from_hours(24 * 31);
+const MAX_FIRINGS_PER_SCHEDULE: u32 = 300;
+const MAX_TIMELINE_SPAN: SignedDuration = SignedDuration::from_hours(24 * 31);
 
 pub(super) async fn timeline(
     State(api): State<Api>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<Timeline>, Problem> {
+    Params(asked): Params<TimelineQuery>,
+) -> Result<Json<Timeline>, ApiProblem> {
     let now = api.now();
     let from = asked.from.unwrap_or_else(|| now.saturating_sub(DAY).unwrap_or(now));
     let to = asked.to.unwrap_or_else(|| from.saturating_add(DAY * 2).unwrap_or(from));
-    if to <= from || to.duration_since(from) > LONGEST {
-        return Err(Problem::bad_request("`to` has to be after `from`, by 31 days at most"));
+    if to <= from || to.duration_since(from) > MAX_TIMELINE_SPAN {
+        return Err(ApiProblem::bad_request("`to` has to be after `from`, by 31 days at most"));
     }
     api.know(asked.agent.as_ref(), None).await?;
     let roster = api.roster();
@@ -103,18 +103,19 @@ pub(super) async fn timeline(
     };
     let known: Vec<(&Agent, &Schedule, ScheduleView)> = known.into_iter().filter_map(of_view).collect();
     let ids = known.iter().map(|(_, schedule, _)| schedule.id).collect();
-    let firings = api.store.firings_between(ids, (from, to), MOST).await?;
+    let firings = api.store.firings_between(ids, (from, to), MAX_FIRINGS_PER_SCHEDULE).await?;
     let outlook = Outlook::new(now, &roster, &snapshot);
     let lanes = known.into_iter().zip(firings).map(|((agent, schedule, view), firings)| {
-        Lane::of(view, firings, outlook.firings(agent, schedule, from, MOST as usize), to)
+        Lane::of(view, firings, outlook.firings(agent, schedule, from, MAX_FIRINGS_PER_SCHEDULE as usize), to)
     });
     Ok(Json(Timeline { from, to, now, schedules: lanes.collect() }))
 }
 
 impl Lane {
     fn of(view: ScheduleView, firings: Vec<LedgerRow>, mut planned: Vec<Timestamp>, to: Timestamp) -> Self {
-        let cut = firings.len() == MOST as usize
-            || planned.len() == MOST as usize && planned.last().is_some_and(|at| *at < to);
+        let cut = firings.len() == MAX_FIRINGS_PER_SCHEDULE as usize
+            || planned.len() == MAX_FIRINGS_PER_SCHEDULE as usize
+                && planned.last().is_some_and(|at| *at < to);
         planned.retain(|at| *at < to);
         Self {
             agent: view.agent,
@@ -159,7 +160,7 @@ const fn rank(status: JobStatus) -> u8 {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct NextAsked {
+pub(super) struct NextFiringsQuery {
     /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
     /// whether they fired or not.
     from: Option<Timestamp>,
@@ -172,18 +173,18 @@ pub(super) struct NextAsked {
 pub(super) async fn next(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-    Params(asked): Params<NextAsked>,
-) -> Result<Json<Page<Timestamp>>, Problem> {
+    Params(asked): Params<NextFiringsQuery>,
+) -> Result<Json<Page<Timestamp>>, ApiProblem> {
     let (agent, now): (AgentName, _) = (named(&agent)?, api.now());
     let id = find(&api, &agent, &schedule).await?;
     let roster = api.roster();
     let snapshot = api.snapshot(&roster, now).await?;
     // The config may have been reloaded in between.
-    let known = roster.agent(&agent).ok_or_else(|| Problem::no_agent(&roster, &agent))?;
+    let known = roster.agent(&agent).ok_or_else(|| ApiProblem::no_agent(&roster, &agent))?;
     let found = known.schedules.iter().find(|known| known.id == id);
-    let found = found.ok_or_else(|| Problem::no_schedule(known, &schedule))?;
+    let found = found.ok_or_else(|| ApiProblem::no_schedule(known, &schedule))?;
     let (from, count) = (asked.from.unwrap_or(now), Count::or(asked.count, 10) as usize);
-    Ok(Json(Page::whole(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
+    Ok(Json(Page::all(Outlook::new(now, &roster, &snapshot).times(known, found, from, count))))
 }
 
 /// Number of firings; more than of other lists, since they are small.
@@ -206,7 +207,7 @@ impl TryFrom<u32> for Many {
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct ComingAsked {
+pub(super) struct ComingFiringsQuery {
     /// Only firings after this time; unset means now. A time in the past gives the times of cron schedules,
     /// whether they fired or not.
     from: Option<Timestamp>,
@@ -231,9 +232,9 @@ pub struct ComingFiring {
 /// Returns the next firings of the fleet, the soonest first.
 pub(super) async fn coming(
     State(api): State<Api>,
-    Params(asked): Params<ComingAsked>,
-) -> Result<Json<Page<ComingFiring>>, Problem> {
-    let ComingAsked { from, count, agent: of_agent, schedule: named } = asked;
+    Params(asked): Params<ComingFiringsQuery>,
+) -> Result<Json<Page<ComingFiring>>, ApiProblem> {
+    let ComingFiringsQuery { from, count, agent: of_agent, schedule: named } = asked;
     match (&of_agent, &named) {
         (Some(agent), Some(schedule)) => {
             find(&api, agent, schedule).await?;
@@ -241,7 +242,7 @@ pub(super) async fn coming(
         (Some(agent), None) if api.roster().agent(agent).is_none() => {
             return Err(api.missing_agent(agent).await);
         }
-        (None, Some(_)) => return Err(Problem::bad_request("`schedule` needs `agent`")),
+        (None, Some(_)) => return Err(ApiProblem::bad_request("`schedule` needs `agent`")),
         _ => {}
     }
     let (roster, now) = (api.roster(), api.now());
@@ -264,5 +265,5 @@ pub(super) async fn coming(
     }
     coming.sort_by_key(|firing| firing.at);
     coming.truncate(count);
-    Ok(Json(Page::whole(coming)))
+    Ok(Json(Page::all(coming)))
 }

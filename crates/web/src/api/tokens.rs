@@ -12,13 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::info;
 
-use super::given::{Given, named};
-use super::{Api, Page, Problem};
+use super::extract::{Given, named};
+use super::{Api, ApiProblem, Page};
 use cowhand_store::{NewToken, TokenRecord};
 use cowhand_system::digest::sha256;
 
 /// Prefix by which people and scanners for leaked secrets recognise a token.
-const PREFIX: &str = "cow_";
+const TOKEN_PREFIX: &str = "cow_";
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -48,50 +48,52 @@ impl std::fmt::Debug for TokenMade {
 pub(super) async fn create(
     State(api): State<Api>,
     Given(asked): Given<TokenAsked>,
-) -> Result<Json<TokenMade>, Problem> {
+) -> Result<Json<TokenMade>, ApiProblem> {
     api.daemon()?;
     let name = named::<TokenName>(&asked.name)?;
     let scope = asked.scope.unwrap_or(Scope::Read);
     let now = api.now();
     let expires_at = asked.expires_in.map(|interval| now.checked_add(interval.duration()));
     let expires_at =
-        expires_at.transpose().map_err(|_| Problem::bad_request("nobody knows a time that far away"))?;
+        expires_at.transpose().map_err(|_| ApiProblem::bad_request("the expiry time is too far away"))?;
     let token = draw()?;
     let new = NewToken { name: name.clone(), scope, hash: hash(&token), expires_at };
     let about = api.store.add_token(new, now).await?.ok_or_else(|| {
-        Problem::conflict(format!("there is a token {name} already; `cowhand token revoke {name}` ends it"))
+        ApiProblem::conflict(format!(
+            "there is a token {name} already; `cowhand token revoke {name}` ends it"
+        ))
     })?;
     info!(%name, %scope, "token made");
     Ok(Json(TokenMade { token, about }))
 }
 
-pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<TokenRecord>>, Problem> {
-    Ok(Json(Page::whole(api.store.tokens().await?)))
+pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<TokenRecord>>, ApiProblem> {
+    Ok(Json(Page::all(api.store.tokens().await?)))
 }
 
 pub(super) async fn revoke(
     State(api): State<Api>,
     Path(name): Path<String>,
-) -> Result<Json<TokenRecord>, Problem> {
+) -> Result<Json<TokenRecord>, ApiProblem> {
     api.daemon()?;
     let name = named::<TokenName>(&name)?;
     let token = api.store.revoke_token(name.clone(), api.now()).await?;
     let token = token.ok_or_else(|| {
-        Problem::not_found(format!("there is no token {name} in use; `cowhand token list` lists them"))
+        ApiProblem::not_found(format!("there is no token {name} in use; `cowhand token list` lists them"))
     })?;
     info!(%name, "token revoked");
     Ok(Json(token))
 }
 
-fn draw() -> Result<String, Problem> {
-    Ok(format!("{PREFIX}{}", secret()?))
+fn draw() -> Result<String, ApiProblem> {
+    Ok(format!("{TOKEN_PREFIX}{}", secret()?))
 }
 
 /// Draws 256 random bits from the system, which nobody can guess.
-pub(super) fn secret() -> Result<String, Problem> {
+pub(super) fn secret() -> Result<String, ApiProblem> {
     let mut bytes = [0; 32];
     let drawn = SystemRandom::new().fill(&mut bytes);
-    drawn.map_err(|_| Problem::unavailable("the system has no random numbers"))?;
+    drawn.map_err(|_| ApiProblem::unavailable("the system has no random numbers"))?;
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 

@@ -13,15 +13,15 @@ use jiff::{Timestamp, ToSpan};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::given::Params;
-use super::{Api, Problem};
+use super::extract::Params;
+use super::{Api, ApiProblem};
 pub use budgets::BudgetView;
 pub use budgets::views as budget_views;
 use cowhand_store::{SpentOnItem, SpentOnJob, UsageSlot};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct UsageQuery {
     /// First day, in the fleet's time zone; unset means 29 days before the last.
     since: Option<Date>,
     /// Last day, in the fleet's time zone; unset means today.
@@ -114,34 +114,37 @@ pub struct UsageOfJob {
 }
 
 /// Largest number of days that a chart can show.
-const MOST_DAYS: i32 = 366;
+const MAX_DAYS: i32 = 366;
 
 /// Largest number of work items and of jobs.
-const MOST_ROWS: u32 = 100;
+const MAX_USAGE_ROWS: u32 = 100;
 
 pub(super) async fn usage(
     State(api): State<Api>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<UsageView>, Problem> {
+    Params(asked): Params<UsageQuery>,
+) -> Result<Json<UsageView>, ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let zone = roster.zone();
     let until = asked.until.unwrap_or_else(|| zone.to_datetime(now).date());
     let since = asked.since.unwrap_or_else(|| until.saturating_sub(29.days()));
     let days = (until - since).get_days();
     if days < 0 {
-        return Err(Problem::bad_request(format!(
+        return Err(ApiProblem::bad_request(format!(
             "{since} is after {until}; `since` has to be the earlier day"
         )));
     }
-    if days >= MOST_DAYS {
-        return Err(Problem::bad_request(format!(
-            "from {since} to {until} there are more than {MOST_DAYS} days"
+    if days >= MAX_DAYS {
+        return Err(ApiProblem::bad_request(format!(
+            "from {since} to {until} there are more than {MAX_DAYS} days"
         )));
     }
     let begin = |day: Date| day.to_zoned(zone.clone()).map(|begin| begin.timestamp());
     let (from, end) = (begin(since), until.tomorrow().and_then(begin));
     let (Ok(from), Ok(end)) = (from, end) else {
-        return Err(Problem::bad_request(format!("from {since} to {until} are no days of {}", roster.zone)));
+        return Err(ApiProblem::bad_request(format!(
+            "from {since} to {until} are no days of {}",
+            roster.zone
+        )));
     };
     let wanted = |agent: &AgentName| asked.agent.as_ref().is_none_or(|only| only == agent);
     let rows: Vec<UsageSlot> = api.store.spent(from, end).await?;
@@ -152,10 +155,10 @@ pub(super) async fn usage(
     let mut view = UsageView::of(since, until, zone, rows.into_iter());
     view.time_zone = roster.zone.to_string();
     if asked.agent.is_none() {
-        let items = api.store.spent_on_items(from, MOST_ROWS).await?;
+        let items = api.store.spent_on_items(from, MAX_USAGE_ROWS).await?;
         view.work_items = items.into_iter().map(ItemUsage::from).collect();
     }
-    let jobs = api.store.spent_on_jobs(from, end, MOST_ROWS).await?;
+    let jobs = api.store.spent_on_jobs(from, end, MAX_USAGE_ROWS).await?;
     view.jobs = jobs.into_iter().filter(|job| wanted(&job.agent)).map(UsageOfJob::from).collect();
     let ledger = api.store.spending(&roster, now).await?;
     view.budgets = budgets::views(&roster, &ledger, now, asked.agent.as_ref());

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::jobs::Waits;
-use super::{Api, Problem};
+use super::{Api, ApiProblem};
 use cowhand_engine::error::agent_left;
 
 /// Agent that is no longer in the config and has jobs that have not ended.
@@ -47,7 +47,7 @@ impl GoneAgent {
 pub(crate) fn gone_sentence(agent: &AgentName) -> String {
     format!(
         "the agent {agent} is not in the config any more, and its jobs do not move to another agent; put it back under \
-         this name, or run `cowhand cancel --agent {agent}` and trigger the work anew"
+         this name, or run `cowhand cancel --agent {agent}` and trigger the work again"
     )
 }
 
@@ -69,7 +69,7 @@ pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
     )
 }
 
-pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, Problem> {
+pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiProblem> {
     if job.status() != JobStatus::Pending {
         return Ok(None);
     }
@@ -145,7 +145,7 @@ fn without_code(sentence: &str) -> &str {
 }
 
 /// Formats `attempt 1 failed, and it is tried again: exit code 3`.
-pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, Problem> {
+pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>, ApiProblem> {
     let history = api.store.history(job.id().clone()).await?;
     let last = history.and_then(|history| history.attempts.into_iter().last());
     Ok(last.and_then(|last| match last.outcome {

@@ -14,15 +14,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use super::given::{Count, Given, Params, Switch, named};
-use super::{Api, Problem};
+use super::extract::{Count, Given, Params, Switch, named};
+use super::{Api, ApiProblem};
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct WorkQuery {
     agent: Option<AgentName>,
     /// Include claimed items.
     all: Switch,
@@ -36,15 +36,15 @@ pub(super) struct Asked {
     cursor: Option<String>,
 }
 
-impl Asked {
-    fn options(&self) -> Result<FetchOptions, Problem> {
+impl WorkQuery {
+    fn options(&self) -> Result<FetchOptions, ApiProblem> {
         let parts = |list: &Option<String>| -> Vec<String> {
             let parts = list.iter().flat_map(|list| list.split(',')).map(str::trim);
             parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
         };
         let priority = parts(&self.priority).into_iter().map(|word| {
             serde_json::from_value(word.clone().into()).map_err(|_| {
-                Problem::bad_request(format!(
+                ApiProblem::bad_request(format!(
                     "{word:?} is no priority; there are critical, high, medium and low"
                 ))
             })
@@ -83,14 +83,14 @@ pub struct QueueProblem {
 
 /// Position of an item in the list of all queues: a cursor is the position of the last item returned.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Place {
+struct WorkCursor {
     queue: String,
     /// Set for claimed items, which come after available ones.
     is_taken: bool,
     item: WorkItem,
 }
 
-impl Place {
+impl WorkCursor {
     fn of(queue: &str, view: &ItemView) -> Self {
         // Keep only the fields that determine the order.
         let item = WorkItem {
@@ -114,23 +114,23 @@ impl Place {
         BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
-    fn read(cursor: &str) -> Result<Self, Problem> {
+    fn read(cursor: &str) -> Result<Self, ApiProblem> {
         let json = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok();
-        let place = json.and_then(|json| serde_json::from_slice(&json).ok());
-        place.ok_or_else(|| Problem::bad_request("this is no cursor of this list".to_owned()))
+        let cursor = json.and_then(|json| serde_json::from_slice(&json).ok());
+        cursor.ok_or_else(|| ApiProblem::bad_request("this is not a cursor of this list".to_owned()))
     }
 }
 
 pub(super) async fn list(
     State(api): State<Api>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<WorkView>, Problem> {
+    Params(asked): Params<WorkQuery>,
+) -> Result<Json<WorkView>, ApiProblem> {
     let (roster, sources) = (api.roster(), api.sources());
     if let Some(agent) = asked.agent.as_ref().filter(|agent| roster.agent(agent).is_none()) {
         return Err(api.missing_agent(agent).await);
     }
-    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(Place::read).transpose()?);
-    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MOST) as usize);
+    let (options, after) = (asked.options()?, asked.cursor.as_deref().map(WorkCursor::read).transpose()?);
+    let limit = asked.limit.map(|limit| Count::or(Some(limit), Count::MAX_COUNT) as usize);
     let mut view = WorkView {
         items: Vec::new(),
         next_cursor: None,
@@ -139,11 +139,12 @@ pub(super) async fn list(
         problems: Vec::new(),
     };
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
-    if let Some(place) = after.as_ref().filter(|place| !queues.iter().any(|queue| queue.name == place.queue))
+    if let Some(cursor) =
+        after.as_ref().filter(|cursor| !queues.iter().any(|queue| queue.name == cursor.queue))
     {
-        return Err(Problem::bad_request(format!(
+        return Err(ApiProblem::bad_request(format!(
             "no queue {:?} is left; begin without a cursor",
-            place.queue
+            cursor.queue
         )));
     }
     let mut last = None;
@@ -154,7 +155,7 @@ pub(super) async fn list(
             view.untaken.push(queue.name.clone());
         }
         // Queues of earlier pages are not read again.
-        is_before &= after.as_ref().is_some_and(|place| place.queue != queue.name);
+        is_before &= after.as_ref().is_some_and(|cursor| cursor.queue != queue.name);
         if is_before || limit.is_some_and(|limit| view.items.len() > limit) {
             continue;
         }
@@ -170,14 +171,14 @@ pub(super) async fn list(
         match items {
             Ok(items) => {
                 let wanted = items.into_iter().filter(|view| options.admits(&view.item));
-                let mut places: Vec<(Place, ItemView)> =
-                    wanted.map(|view| (Place::of(&queue.name, &view), view)).collect();
+                let mut places: Vec<(WorkCursor, ItemView)> =
+                    wanted.map(|view| (WorkCursor::of(&queue.name, &view), view)).collect();
                 places.sort_by(|(one, _), (other, _)| one.compare(other));
-                let begun = after.as_ref().filter(|place| place.queue == queue.name);
-                places.retain(|(place, _)| begun.is_none_or(|begun| begun.compare(place).is_lt()));
-                for (place, item) in places {
+                let begun = after.as_ref().filter(|cursor| cursor.queue == queue.name);
+                places.retain(|(cursor, _)| begun.is_none_or(|begun| begun.compare(cursor).is_lt()));
+                for (cursor, item) in places {
                     if limit.is_none_or(|limit| view.items.len() < limit) {
-                        last = Some(place);
+                        last = Some(cursor);
                     }
                     view.items.push(item);
                 }
@@ -189,7 +190,7 @@ pub(super) async fn list(
     }
     if let Some(limit) = limit.filter(|limit| view.items.len() > *limit) {
         view.items.truncate(limit);
-        view.next_cursor = last.map(|place| place.written());
+        view.next_cursor = last.map(|cursor| cursor.written());
     }
     Ok(Json(view))
 }
@@ -197,8 +198,8 @@ pub(super) async fn list(
 pub(super) async fn one(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Params(asked): Params<Asked>,
-) -> Result<Json<ItemView>, Problem> {
+    Params(asked): Params<WorkQuery>,
+) -> Result<Json<ItemView>, ApiProblem> {
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
     let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
@@ -225,18 +226,18 @@ impl Api {
     async fn notice(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
         if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.notice(queue)).await {
-            debug!(queue = queue.name, "cannot look for items whose results are to be told: {error}");
+            debug!(queue = queue.name, "cannot look for items with unreported results: {error}");
         }
     }
 
     /// Returns the result of the last job that worked on the item, if it was dropped.
-    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, Problem> {
+    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, ApiProblem> {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
-        let jobs = self.store.jobs(filter, JOBS_LOOKED_AT).await?;
+        let jobs = self.store.jobs(filter, MAX_JOBS_SEARCHED).await?;
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
-        let told = self.store.last_item_report(last.id().clone()).await?;
-        Ok(told.and_then(|event| match event.fact {
+        let report = self.store.last_item_report(last.id().clone()).await?;
+        Ok(report.and_then(|event| match event.fact {
             Fact::WorkDropped { message, .. } => {
                 Some(DroppedResult { job: last.id().clone(), at: event.at, message })
             }
@@ -246,7 +247,7 @@ impl Api {
 }
 
 /// Number of the newest jobs with an item among which the last job of an item is searched.
-const JOBS_LOOKED_AT: u32 = 200;
+const MAX_JOBS_SEARCHED: u32 = 200;
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -260,7 +261,7 @@ pub(super) async fn claim(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<ClaimAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     let person = asked.person.as_deref().unwrap_or("person");
     Ok(Json(api.daemon()?.claim_item(&named(&id)?, asked.agent.as_ref(), person).await?))
 }
@@ -277,7 +278,7 @@ pub(super) async fn release(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<ReleaseAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     let options =
         ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
     Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
@@ -293,7 +294,7 @@ pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<RetryAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     Ok(Json(api.daemon()?.retry_item(&named(&id)?, asked.agent.as_ref()).await?))
 }
 
@@ -310,7 +311,7 @@ pub(super) async fn complete(
     State(api): State<Api>,
     Path(id): Path<String>,
     Given(asked): Given<CompleteAsked>,
-) -> Result<Json<ItemView>, Problem> {
+) -> Result<Json<ItemView>, ApiProblem> {
     let result = WorkResult {
         outcome: asked.outcome.unwrap_or(WorkOutcome::Success),
         summary: asked.summary.unwrap_or_else(|| "Done by hand.".to_owned()),

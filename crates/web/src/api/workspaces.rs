@@ -60,7 +60,7 @@ impl From<KnownWorkspace> for WorkspaceView {
 
 impl WorkspacePhase {
     /// Returns the text for people.
-    pub const fn told(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Making => "being made",
             Self::Used => "in use",

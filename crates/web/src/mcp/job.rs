@@ -14,9 +14,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Told;
+use super::ToolResult;
 use super::tool::Tool;
-use crate::api::{Client, Code, HeardWord, JobAsks, JobFollows, JobHears, JobReports, JobView, Problem};
+use crate::api::{
+    ApiProblem, AskVerdict, Client, Code, JobAskReply, JobAsks, JobFollows, JobReports, JobView,
+};
 use cowhand_engine::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE, claimed};
 
 /// Connection of an agent to the daemon.
@@ -42,9 +44,9 @@ impl JobTools {
     }
 
     /// Repeats a request until the daemon, which may be restarting, gives a final answer.
-    async fn insist<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
+    async fn retry_until_answered<T, F>(ask: impl Fn() -> F + Send) -> Result<T, String>
     where
-        F: Future<Output = Result<T, Problem>> + Send,
+        F: Future<Output = Result<T, ApiProblem>> + Send,
     {
         let mut failures = 0;
         loop {
@@ -52,7 +54,7 @@ impl JobTools {
                 Ok(answer) => return Ok(answer),
                 Err(problem) if may_pass(problem.code) => {
                     failures += 1;
-                    tokio::time::sleep(BACKOFF.pause_after(failures)).await;
+                    tokio::time::sleep(RETRY_BACKOFF.pause_after(failures)).await;
                 }
                 Err(problem) => return Err(problem.message),
             }
@@ -65,43 +67,49 @@ impl JobTools {
         let known = !call.is_empty() && call.len() <= 150;
         let key = if known { format!("tool {call}") } else { fresh_key() };
         match self.ask(key, Some(tool), input, None).await {
-            Heard::Yes => Ok(()),
-            Heard::No(why) | Heard::Text(why) => Err(why),
+            AskAnswer::Yes => Ok(()),
+            AskAnswer::No(why) | AskAnswer::Text(why) => Err(why),
         }
     }
 
     /// Asks, and waits for the answer. The same `key` is the same ask, however often the connection was lost.
-    async fn ask(&self, key: String, tool: Option<String>, input: Value, question: Option<String>) -> Heard {
+    async fn ask(
+        &self,
+        key: String,
+        tool: Option<String>,
+        input: Value,
+        question: Option<String>,
+    ) -> AskAnswer {
         let asks = JobAsks { attempt: self.attempt, key, tool, input, question };
         let path = format!("jobs/{}/asks", self.job);
-        let hears: JobHears = match Self::insist(|| self.client.post(&path, &asks)).await {
-            Ok(hears) => hears,
-            Err(why) => return Heard::No(why),
+        let reply: JobAskReply = match Self::retry_until_answered(|| self.client.post(&path, &asks)).await {
+            Ok(reply) => reply,
+            Err(why) => return AskAnswer::No(why),
         };
-        let no = |message: Option<String>| Heard::No(message.unwrap_or_else(|| "denied".to_owned()));
-        let Some(ask) = hears.ask else {
-            return if hears.verdict == HeardWord::Allowed { Heard::Yes } else { no(hears.message) };
+        let no = |message: Option<String>| AskAnswer::No(message.unwrap_or_else(|| "denied".to_owned()));
+        let Some(ask) = reply.ask else {
+            return if reply.verdict == AskVerdict::Allowed { AskAnswer::Yes } else { no(reply.message) };
         };
-        let path = format!("{path}/{}?wait={WAIT_SECONDS}", ask.id.number);
+        let path = format!("{path}/{}?wait={ASK_WAIT_SECONDS}", ask.id.number);
         loop {
-            let ask: Ask = match Self::insist(|| self.client.get(&path)).await {
+            let ask: Ask = match Self::retry_until_answered(|| self.client.get(&path)).await {
                 Ok(ask) => ask,
-                Err(why) => return Heard::No(why),
+                Err(why) => return AskAnswer::No(why),
             };
             match ask.state {
                 AskState::Open => {}
-                AskState::Allowed(_) => return Heard::Yes,
+                AskState::Allowed(_) => return AskAnswer::Yes,
                 AskState::Answered(Answered { message, .. }) => {
-                    return Heard::Text(message.unwrap_or_default());
+                    return AskAnswer::Text(message.unwrap_or_default());
                 }
                 AskState::Denied(Answered { message, .. }) => {
                     return no(Some(message.map_or_else(
-                        || "a person said no".to_owned(),
-                        |message| format!("a person said no: {message}"),
+                        || "a person denied it".to_owned(),
+                        |message| format!("a person denied it: {message}"),
                     )));
                 }
                 AskState::Expired { .. } => {
-                    return no(Some("nobody answered in time, which means no".to_owned()));
+                    return no(Some("nobody answered in time, so it is denied".to_owned()));
                 }
                 AskState::Ended { .. } => return no(Some("the attempt is over".to_owned())),
             }
@@ -109,14 +117,15 @@ impl JobTools {
     }
 }
 
-enum Heard {
+enum AskAnswer {
     Yes,
     No(String),
     Text(String),
 }
 
-const WAIT_SECONDS: u32 = 25;
-const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
+const ASK_WAIT_SECONDS: u32 = 25;
+const RETRY_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(2));
 
 /// Checks whether the problem may be temporary: the daemon restarts, or its store is not available.
 const fn may_pass(code: Code) -> bool {
@@ -136,23 +145,23 @@ pub(super) fn tools() -> Vec<Tool<JobTools>> {
     vec![
         Tool::new(
             "approve",
-            "Whether a tool may be used like that: the rules of the fleet decide, or a person.",
+            "Checks whether a tool may be used with this input. The rules of the fleet decide, or a person.",
             approve,
         ),
         Tool::new(
             "ask_person",
-            "Asks a person a question and waits for the answer, which may take long.",
+            "Asks a person a question and waits for the answer. This may take a long time.",
             ask_person,
         ),
-        Tool::new("work_item", "The work item that this job is about, if there is one.", work_item),
+        Tool::new("work_item", "Returns the work item of this job, if there is one.", work_item),
         Tool::new(
             "schedule_followup",
-            "Asks for a further job, later, within the bounds that the fleet sets for the whole chain of such jobs.",
+            "Requests a follow-up job, within the limits that the fleet sets for the chain of follow-ups.",
             schedule_followup,
         ),
         Tool::new(
             "report",
-            "Says what the work of this job came to. A later report takes the place of an earlier one.",
+            "Reports the outcome of this job's work. A later report replaces an earlier one.",
             report,
         ),
     ]
@@ -160,11 +169,11 @@ pub(super) fn tools() -> Vec<Tool<JobTools>> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoInput {}
 
-async fn work_item(voice: Arc<JobTools>, Nothing {}: Nothing) -> Told {
-    let path = format!("jobs/{}", voice.job);
-    let job: JobView = JobTools::insist(|| voice.client.get(&path)).await?;
+async fn work_item(connection: Arc<JobTools>, NoInput {}: NoInput) -> ToolResult {
+    let path = format!("jobs/{}", connection.job);
+    let job: JobView = JobTools::retry_until_answered(|| connection.client.get(&path)).await?;
     match &job.job.work_item {
         Some(item) => serde_json::to_string_pretty(item).map_err(|error| error.to_string()),
         None => Ok("this job is about no work item".to_owned()),
@@ -184,10 +193,14 @@ struct Followup {
     agent: Option<AgentName>,
 }
 
-async fn schedule_followup(voice: Arc<JobTools>, Followup { prompt, after, agent }: Followup) -> Told {
-    let asked = JobFollows { attempt: voice.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
-    let path = format!("jobs/{}/followups", voice.job);
-    let job: JobRecord = JobTools::insist(|| voice.client.post(&path, &asked)).await?;
+async fn schedule_followup(
+    connection: Arc<JobTools>,
+    Followup { prompt, after, agent }: Followup,
+) -> ToolResult {
+    let asked =
+        JobFollows { attempt: connection.attempt, key: fresh_key(), agent, prompt: Some(prompt), after };
+    let path = format!("jobs/{}/followups", connection.job);
+    let job: JobRecord = JobTools::retry_until_answered(|| connection.client.post(&path, &asked)).await?;
     let when = job.not_before.map(|time| format!(", not before {time}")).unwrap_or_default();
     Ok(format!("{} will run{when}", job.id))
 }
@@ -205,11 +218,11 @@ struct Reported {
     artifacts: Vec<String>,
 }
 
-async fn report(voice: Arc<JobTools>, reported: Reported) -> Told {
+async fn report(connection: Arc<JobTools>, reported: Reported) -> ToolResult {
     let Reported { outcome, summary, artifacts } = reported;
-    let given = JobReports { attempt: voice.attempt, outcome: Some(outcome), summary, artifacts };
-    let path = format!("jobs/{}/report", voice.job);
-    let report: Report = JobTools::insist(|| voice.client.post(&path, &given)).await?;
+    let given = JobReports { attempt: connection.attempt, outcome: Some(outcome), summary, artifacts };
+    let path = format!("jobs/{}/report", connection.job);
+    let report: Report = JobTools::retry_until_answered(|| connection.client.post(&path, &given)).await?;
     Ok(format!("reported: {}", report.outcome.in_words()))
 }
 
@@ -223,9 +236,9 @@ struct Approve {
     tool_use_id: Option<String>,
 }
 
-async fn approve(voice: Arc<JobTools>, asked: Approve) -> Told {
+async fn approve(connection: Arc<JobTools>, asked: Approve) -> ToolResult {
     let Approve { tool_name, input, tool_use_id } = asked;
-    let allowed = voice.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
+    let allowed = connection.may_use(&tool_use_id.unwrap_or_default(), tool_name, input.clone()).await;
     let answer = match allowed {
         Ok(()) => json!({ "behavior": "allow", "updatedInput": input }),
         Err(message) => json!({ "behavior": "deny", "message": message }),
@@ -239,14 +252,14 @@ struct AskPerson {
     question: String,
 }
 
-async fn ask_person(voice: Arc<JobTools>, AskPerson { question }: AskPerson) -> Told {
+async fn ask_person(connection: Arc<JobTools>, AskPerson { question }: AskPerson) -> ToolResult {
     if question.trim().is_empty() {
         return Err("there is no question".to_owned());
     }
-    match voice.ask(fresh_key(), None, Value::Null, Some(question)).await {
-        Heard::Text(answer) => Ok(answer),
-        Heard::Yes => Ok("yes".to_owned()),
-        Heard::No(why) => Err(why),
+    match connection.ask(fresh_key(), None, Value::Null, Some(question)).await {
+        AskAnswer::Text(answer) => Ok(answer),
+        AskAnswer::Yes => Ok("yes".to_owned()),
+        AskAnswer::No(why) => Err(why),
     }
 }
 

@@ -26,7 +26,7 @@ pub use person::PersonTools;
 use tool::Tool;
 
 /// Result of a tool; the error is for the caller.
-type Told = Result<String, String>;
+type ToolResult = Result<String, String>;
 
 /// Asks the fleet whether the agent of the job in the environment may use a tool.
 pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String> {
@@ -34,29 +34,29 @@ pub async fn may_use(ToolUse { id, tool, input }: ToolUse) -> Result<(), String>
 }
 
 /// Serves the agent of a job until it disconnects.
-pub async fn serve_job(voice: JobTools) -> anyhow::Result<()> {
-    serve(job::tools(), voice).await
+pub async fn serve_job(connection: JobTools) -> anyhow::Result<()> {
+    serve(job::tools(), connection).await
 }
 
 /// Serves an assistant until it disconnects.
-pub async fn serve_person(voice: PersonTools, scope: Scope) -> anyhow::Result<()> {
-    serve(person::tools(scope), voice).await
+pub async fn serve_person(connection: PersonTools, scope: Scope) -> anyhow::Result<()> {
+    serve(person::tools(scope), connection).await
 }
 
-async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, voice: V) -> anyhow::Result<()> {
-    let server = Server { tools, voice: Arc::new(voice) };
+async fn serve<V: Send + Sync + 'static>(tools: Vec<Tool<V>>, connection: V) -> anyhow::Result<()> {
+    let server = McpServer { tools, connection: Arc::new(connection) };
     let running = server.serve(rmcp::transport::stdio()).await.context("no MCP client at the other end")?;
     running.waiting().await.context("the MCP server has ended")?;
     Ok(())
 }
 
 #[derive(Debug)]
-struct Server<V> {
+struct McpServer<V> {
     tools: Vec<Tool<V>>,
-    voice: Arc<V>,
+    connection: Arc<V>,
 }
 
-impl<V: Send + Sync + 'static> ServerHandler for Server<V> {
+impl<V: Send + Sync + 'static> ServerHandler for McpServer<V> {
     fn get_info(&self) -> ServerConfig {
         let mut config = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
         config.server_info = Implementation::new("cowhand", env!("CARGO_PKG_VERSION"));
@@ -80,12 +80,12 @@ impl<V: Send + Sync + 'static> ServerHandler for Server<V> {
             return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
         };
         let given = serde_json::Value::Object(request.arguments.unwrap_or_default());
-        let told = tokio::select! {
-            told = (tool.call)(Arc::clone(&self.voice), given) => told,
+        let result = tokio::select! {
+            result = (tool.call)(Arc::clone(&self.connection), given) => result,
             // The client has cancelled the call.
             () = context.ct.cancelled() => Err("cancelled".to_owned()),
         };
-        Ok(match told {
+        Ok(match result {
             Ok(text) => CallToolResult::success(vec![ContentBlock::text(text)]),
             Err(why) => CallToolResult::error(vec![ContentBlock::text(why)]),
         }

@@ -11,9 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::Told;
+use super::ToolResult;
 use super::tool::Tool;
-use crate::api::{AgentView, Client, FiringView, JobView, Page, Status, UsageView, WorkView, segment};
+use crate::api::{AgentView, Client, FiringView, JobView, Page, StatusView, UsageView, WorkView, segment};
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
 
@@ -41,40 +41,48 @@ impl PersonTools {
         found.ok_or_else(|| format!("no daemon runs for this fleet; {}", (self.how_to_start)()))
     }
 
-    async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> Told {
+    async fn get<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str) -> ToolResult {
         let found: T = self.client().await?.get(path).await.map_err(|problem| problem.message)?;
         written(&found)
     }
 
-    async fn post<T: serde::de::DeserializeOwned + Serialize>(&self, path: &str, given: &Value) -> Told {
+    async fn post<T: serde::de::DeserializeOwned + Serialize>(
+        &self,
+        path: &str,
+        given: &Value,
+    ) -> ToolResult {
         let done: T = self.client().await?.post(path, given).await.map_err(|problem| problem.message)?;
         written(&done)
     }
 }
 
-fn written(value: &impl Serialize) -> Told {
+fn written(value: &impl Serialize) -> ToolResult {
     serde_json::to_string_pretty(value).map_err(|error| error.to_string())
 }
 
 pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
     let mut tools = vec![
-        Tool::new("fleet", "The daemon and its agents: what runs, what waits, what fires next.", fleet),
-        Tool::new("schedules", "All schedules: on or off, when they fire, why they wait.", schedules),
-        Tool::new("jobs", "Jobs, the newest first.", jobs),
-        Tool::new("job", "Everything about one job.", job),
-        Tool::new("output", "What a job said, one message of JSON a line, the last ones.", output),
-        Tool::new("why", "Why a schedule did or did not run: how it stands and its last firings.", why),
-        Tool::new("usage", "What was spent, by day, agent and model.", usage),
-        Tool::new("work", "What is in the queues that work comes from.", work),
-        Tool::new("asks", "What agents wait for a person to say.", asks),
+        Tool::new(
+            "fleet",
+            "Returns the daemon and its agents: running and waiting jobs, and next firings.",
+            fleet,
+        ),
+        Tool::new("schedules", "Lists all schedules: on or off, next firings, and why they wait.", schedules),
+        Tool::new("jobs", "Lists jobs, the newest first.", jobs),
+        Tool::new("job", "Returns the details of one job.", job),
+        Tool::new("output", "Returns the last messages of a job's output, one line of JSON each.", output),
+        Tool::new("why", "Explains why a schedule did or did not run: its state and its last firings.", why),
+        Tool::new("usage", "Returns the spending by day, agent and model.", usage),
+        Tool::new("work", "Lists the items in the queues of work sources.", work),
+        Tool::new("asks", "Lists asks of agents that wait for a person.", asks),
     ];
     if scope >= Scope::Operate {
         tools.extend([
-            Tool::new("trigger", "Makes a job now.", trigger),
+            Tool::new("trigger", "Creates a job now.", trigger),
             Tool::new("cancel", "Ends a job with all its processes.", cancel),
             Tool::new("retry", "Runs a finished job again, as a new one.", retry),
             Tool::new("enable", "Turns a schedule on.", enable),
-            Tool::new("disable", "Turns a schedule off; what runs goes on.", disable),
+            Tool::new("disable", "Turns a schedule off; running jobs continue.", disable),
         ]);
     }
     tools
@@ -82,18 +90,18 @@ pub(super) fn tools(scope: Scope) -> Vec<Tool<PersonTools>> {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoInput {}
 
-async fn fleet(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
-    voice.get::<Status>("status").await
+async fn fleet(connection: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    connection.get::<StatusView>("status").await
 }
 
-async fn schedules(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
-    voice.get::<Page<ScheduleView>>("schedules").await
+async fn schedules(connection: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    connection.get::<Page<ScheduleView>>("schedules").await
 }
 
-async fn asks(voice: Arc<PersonTools>, Nothing {}: Nothing) -> Told {
-    voice.get::<Page<Ask>>("asks").await
+async fn asks(connection: Arc<PersonTools>, NoInput {}: NoInput) -> ToolResult {
+    connection.get::<Page<Ask>>("asks").await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -109,7 +117,7 @@ struct Jobs {
     limit: Option<u32>,
 }
 
-async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> Told {
+async fn jobs(connection: Arc<PersonTools>, asked: Jobs) -> ToolResult {
     let mut path = format!("jobs?limit={}", asked.limit.unwrap_or(20).clamp(1, 200));
     let given = [
         ("agent", asked.agent.map(|agent| agent.to_string())),
@@ -120,7 +128,7 @@ async fn jobs(voice: Arc<PersonTools>, asked: Jobs) -> Told {
     for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value?))) {
         path.extend(["&", key, "=", &segment(&value)]);
     }
-    voice.get::<Page<JobRecord>>(&path).await
+    connection.get::<Page<JobRecord>>(&path).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -129,16 +137,16 @@ struct OneJob {
     job: JobName,
 }
 
-async fn job(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
-    voice.get::<JobView>(&format!("jobs/{job}")).await
+async fn job(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
+    connection.get::<JobView>(&format!("jobs/{job}")).await
 }
 
-async fn cancel(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
-    voice.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
+async fn cancel(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
+    connection.post::<JobRecord>(&format!("jobs/{job}/cancel"), &json!({})).await
 }
 
-async fn retry(voice: Arc<PersonTools>, OneJob { job }: OneJob) -> Told {
-    voice.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
+async fn retry(connection: Arc<PersonTools>, OneJob { job }: OneJob) -> ToolResult {
+    connection.post::<JobRecord>(&format!("jobs/{job}/retry"), &json!({})).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -151,9 +159,9 @@ struct Output {
     last: Option<u32>,
 }
 
-async fn output(voice: Arc<PersonTools>, Output { job, last }: Output) -> Told {
+async fn output(connection: Arc<PersonTools>, Output { job, last }: Output) -> ToolResult {
     let last = usize::try_from(last.unwrap_or(50).clamp(1, 1000)).unwrap_or(50);
-    let client = voice.client().await?;
+    let client = connection.client().await?;
     let mut lines = client.lines(&format!("jobs/{job}/output")).await.map_err(|problem| problem.message)?;
     // Keep only the last messages in memory, however long the output is.
     let mut kept = std::collections::VecDeque::new();
@@ -179,8 +187,8 @@ impl OneSchedule {
     }
 }
 
-async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
-    let client = voice.client().await?;
+async fn why(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
+    let client = connection.client().await?;
     let address = one.address();
     let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
     let firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit=10")).await;
@@ -190,12 +198,12 @@ async fn why(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
     written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))
 }
 
-async fn enable(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
-    voice.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
+async fn enable(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
+    connection.post::<ScheduleView>(&format!("{}/enable", one.address()), &json!({})).await
 }
 
-async fn disable(voice: Arc<PersonTools>, one: OneSchedule) -> Told {
-    voice.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
+async fn disable(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
+    connection.post::<ScheduleView>(&format!("{}/disable", one.address()), &json!({})).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -204,9 +212,9 @@ struct Usage {
     agent: Option<AgentName>,
 }
 
-async fn usage(voice: Arc<PersonTools>, Usage { agent }: Usage) -> Told {
+async fn usage(connection: Arc<PersonTools>, Usage { agent }: Usage) -> ToolResult {
     let agent = agent.map(|agent| format!("?agent={}", segment(agent.as_str()))).unwrap_or_default();
-    voice.get::<UsageView>(&format!("usage{agent}")).await
+    connection.get::<UsageView>(&format!("usage{agent}")).await
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -216,8 +224,8 @@ struct Work {
     all: bool,
 }
 
-async fn work(voice: Arc<PersonTools>, Work { all }: Work) -> Told {
-    voice.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
+async fn work(connection: Arc<PersonTools>, Work { all }: Work) -> ToolResult {
+    connection.get::<WorkView>(if all { "work?all=1" } else { "work" }).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -232,8 +240,11 @@ struct Triggered {
     prompt: Option<String>,
 }
 
-async fn trigger(voice: Arc<PersonTools>, Triggered { agent, schedule, prompt }: Triggered) -> Told {
+async fn trigger(
+    connection: Arc<PersonTools>,
+    Triggered { agent, schedule, prompt }: Triggered,
+) -> ToolResult {
     let given = Trigger { schedule, prompt, ..Trigger::default() };
     let given = serde_json::to_value(given).map_err(|error| error.to_string())?;
-    voice.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
+    connection.post::<JobRecord>(&format!("agents/{}/trigger", segment(agent.as_str())), &given).await
 }

@@ -8,9 +8,9 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::Told;
+use super::ToolResult;
 
-type Call<V> = Box<dyn Fn(Arc<V>, Value) -> Pin<Box<dyn Future<Output = Told> + Send>> + Send + Sync>;
+type Call<V> = Box<dyn Fn(Arc<V>, Value) -> Pin<Box<dyn Future<Output = ToolResult> + Send>> + Send + Sync>;
 
 pub(super) struct Tool<V> {
     pub(super) name: &'static str,
@@ -23,7 +23,7 @@ impl<V: Send + Sync + 'static> Tool<V> {
     pub(super) fn new<T, F, D>(name: &'static str, about: &'static str, done: D) -> Self
     where
         T: DeserializeOwned + JsonSchema + Send + 'static,
-        F: Future<Output = Told> + Send + 'static,
+        F: Future<Output = ToolResult> + Send + 'static,
         D: Fn(Arc<V>, T) -> F + Send + Sync + Copy + 'static,
     {
         let schema = SchemaGenerator::default().into_root_schema_for::<T>();
@@ -35,10 +35,10 @@ impl<V: Send + Sync + 'static> Tool<V> {
             }
             _ => Map::new(),
         };
-        let call: Call<V> = Box::new(move |voice, given| {
+        let call: Call<V> = Box::new(move |connection, given| {
             Box::pin(async move {
                 let given: T = serde_json::from_value(given).map_err(|error| error.to_string())?;
-                done(voice, given).await
+                done(connection, given).await
             })
         });
         Self { name, about, takes, call }

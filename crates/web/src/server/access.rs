@@ -12,15 +12,15 @@ use cowhand_core::actor::Actor;
 use cowhand_core::server::Scope;
 use tracing::warn;
 
-use super::door::{announced, only};
-use super::limit::Limit;
-use crate::api::{self, Api, ByPage, Code, Problem, Wanted, hash};
+use super::origin_check::{announced_length, single_header};
+use super::rate_limit::RateLimit;
+use crate::api::{self, Api, ApiProblem, ByPage, Code, Wanted, hash};
 use cowhand_engine::fleet::Fleet;
 use cowhand_store::TokenRecord;
 use cowhand_store::audit;
 
 /// Largest body that axum reads.
-const MOST_BYTES: usize = 2 << 20;
+const MAX_BODY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Clone)]
 pub(super) struct Access {
@@ -28,7 +28,7 @@ pub(super) struct Access {
     fleet: Arc<Fleet>,
     /// Limit on wrong tokens of an address. A valid token is accepted regardless of wrong ones: behind a
     /// proxy all clients have one address, and one program with an old token must not block the others.
-    wrong: Arc<Limit>,
+    wrong: Arc<RateLimit>,
     /// Name of the cookie with the token of a browser. A browser sends a cookie to every port of a host, so
     /// two fleets on
     /// one machine need two names.
@@ -49,11 +49,11 @@ pub(super) enum Caller {
 }
 
 /// Header that a request needs if it changes something and has a cookie. No form of another page can set it.
-pub(super) const BY_OUR_PAGE: &str = "x-cowhand";
+pub(super) const OWN_PAGE_HEADER: &str = "x-cowhand";
 
 impl Access {
     pub(super) fn new(api: Api, fleet: Arc<Fleet>, port: u16) -> Self {
-        let wrong = Arc::new(Limit::new(20, Duration::from_secs(3)));
+        let wrong = Arc::new(RateLimit::new(20, Duration::from_secs(3)));
         Self { api, fleet, wrong, cookie: format!("cowhand-{port}").into() }
     }
 
@@ -69,22 +69,22 @@ impl Access {
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Caller, Response> {
-        let shown = only(headers, "authorization").and_then(bearer);
+        let shown = single_header(headers, "authorization").and_then(bearer);
         let kept = if shown.is_none() { cookie(headers, &self.cookie) } else { None };
         let given = shown.or(kept);
         let known = match given {
             Some(token) => self.fleet.store().use_token(&hash(token), self.fleet.clock().now()).await,
             None => Ok(None),
         };
-        let Some(token) = known.map_err(|error| Problem::from(error).into_response())? else {
+        let Some(token) = known.map_err(|error| ApiProblem::from(error).into_response())? else {
             self.wrong.take(peer).map_err(IntoResponse::into_response)?;
             warn!(%peer, "a request without a good token");
             return Ok(Caller::Stranger { was_given: given.is_some() });
         };
         let only_looks = method.is_safe();
-        if kept.is_some() && !only_looks && only(headers, BY_OUR_PAGE) != Some("1") {
-            let message = format!("with a cookie, this needs the header `{BY_OUR_PAGE}: 1`");
-            return Err(Problem::new(Code::Forbidden, message).into_response());
+        if kept.is_some() && !only_looks && single_header(headers, OWN_PAGE_HEADER) != Some("1") {
+            let message = format!("with a cookie, this needs the header `{OWN_PAGE_HEADER}: 1`");
+            return Err(ApiProblem::new(Code::Forbidden, message).into_response());
         }
         Ok(Caller::Known { token, by_page: kept.is_some() })
     }
@@ -118,12 +118,12 @@ pub(super) async fn check(
     if token.scope < needed {
         let message =
             format!("this needs the scope {needed}, and the token {} has {}", token.name, token.scope);
-        return Err(Problem::new(Code::Forbidden, message).into_response());
+        return Err(ApiProblem::new(Code::Forbidden, message).into_response());
     }
     // Refuse an announced length at once; a body without one is cut off at the same length while it is read.
-    if announced(request.headers()).is_some_and(|bytes| bytes > MOST_BYTES) {
-        let message = format!("a request has at most {MOST_BYTES} bytes");
-        return Err(Problem::new(Code::TooLarge, message).into_response());
+    if announced_length(request.headers()).is_some_and(|bytes| bytes > MAX_BODY_BYTES) {
+        let message = format!("a request has at most {MAX_BODY_BYTES} bytes");
+        return Err(ApiProblem::new(Code::TooLarge, message).into_response());
     }
     if by_page {
         request.extensions_mut().insert(ByPage);
@@ -152,7 +152,7 @@ fn unauthorized(was_given: bool) -> Response {
     } else {
         "this needs `Authorization: Bearer TOKEN`; `cowhand token create` makes a token"
     };
-    let mut response = Problem::new(Code::Unauthorized, message).into_response();
+    let mut response = ApiProblem::new(Code::Unauthorized, message).into_response();
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }

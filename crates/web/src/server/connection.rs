@@ -28,41 +28,41 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
-use super::limit::source;
-use super::stall::Watched;
+use super::rate_limit::source;
+use super::write_timeout::WriteTimeout;
 use cowhand_engine::tls::Tls;
 use cowhand_engine::trigger::stopped;
 
 /// Timeout for the head of a request, and between two requests.
-const SILENCE: Duration = Duration::from_secs(10);
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for running requests to end when the server closes.
-const GRACE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an error of the system, most often too many open files.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// Buffer that has to hold the head of a request.
-const BUFFER: usize = 64 << 10;
+const MAX_HEAD_BYTES: usize = 64 << 10;
 
-const MOST_CONNECTIONS: u64 = 4_096;
+const MAX_CONNECTIONS: u64 = 4_096;
 /// Number of file descriptors reserved for everything else: the store, agents' output, sources.
-const OTHER_FILES: u64 = 512;
+const RESERVED_FILES: u64 = 512;
 
 /// Open connections by address.
 #[derive(Debug)]
-struct Crowd {
+struct ConnectionCounts {
     most_of_one: usize,
     by_source: Mutex<HashMap<IpAddr, usize>>,
 }
 
 /// Connection of an address, counted until this is dropped.
-struct Presence {
-    crowd: Arc<Crowd>,
+struct ConnectionGuard {
+    counts: Arc<ConnectionCounts>,
     source: IpAddr,
 }
 
-impl Crowd {
+impl ConnectionCounts {
     /// Counts a connection; returns none if the address already has its maximum.
-    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Presence> {
+    fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionGuard> {
         let source = source(peer);
         let mut all = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
         let here = all.entry(source).or_default();
@@ -70,13 +70,13 @@ impl Crowd {
             return None;
         }
         *here += 1;
-        Some(Presence { crowd: Arc::clone(self), source })
+        Some(ConnectionGuard { counts: Arc::clone(self), source })
     }
 }
 
-impl Drop for Presence {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let mut all = self.crowd.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.counts.by_source.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(here) = all.get_mut(&self.source) {
             *here -= 1;
             if *here == 0 {
@@ -89,7 +89,7 @@ impl Drop for Presence {
 /// Returns the largest number of connections that the limit on open files allows. Raises that limit if
 /// possible: shells often set 1,024, and most systems allow a process more.
 fn most_connections() -> usize {
-    let wanted = MOST_CONNECTIONS + OTHER_FILES;
+    let wanted = MAX_CONNECTIONS + RESERVED_FILES;
     let limit = getrlimit(Resource::Nofile);
     let mut current = limit.current.unwrap_or(u64::MAX);
     if current < wanted {
@@ -100,7 +100,7 @@ fn most_connections() -> usize {
             Err(error) => warn!("cannot have more than {current} open files: {error}"),
         }
     }
-    let most = current.saturating_sub(OTHER_FILES).clamp(64, MOST_CONNECTIONS);
+    let most = current.saturating_sub(RESERVED_FILES).clamp(64, MAX_CONNECTIONS);
     usize::try_from(most).unwrap_or(64)
 }
 
@@ -113,9 +113,9 @@ pub(super) async fn serve(
 ) {
     let most = most_connections();
     let places = Arc::new(Semaphore::new(most));
-    let crowd = Arc::new(Crowd { most_of_one: most / 2, by_source: Mutex::default() });
+    let counts = Arc::new(ConnectionCounts { most_of_one: most / 2, by_source: Mutex::default() });
     let mut connections = JoinSet::new();
-    let mut told: Option<Instant> = None;
+    let mut warned_at: Option<Instant> = None;
     loop {
         let accepted = async {
             let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
@@ -129,27 +129,27 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((place, stream, peer)) => {
-                if let Some(presence) = crowd.enter(peer.ip()) {
-                    let held = (place, presence);
+                if let Some(guard) = counts.enter(peer.ip()) {
+                    let held = (place, guard);
                     let connection = connection(stream, peer, tls.clone(), router.clone(), stop.clone());
                     connections.spawn(async move {
                         connection.await;
                         drop(held);
                     });
-                } else if told.is_none_or(|at| at.elapsed() > Duration::from_mins(1)) {
-                    told = Some(Instant::now());
-                    warn!(peer = %peer.ip(), "has {} connections; more are closed at once", crowd.most_of_one);
+                } else if warned_at.is_none_or(|at| at.elapsed() > Duration::from_mins(1)) {
+                    warned_at = Some(Instant::now());
+                    warn!(peer = %peer.ip(), "has {} connections; more are closed at once", counts.most_of_one);
                 }
             }
             Err(error) => {
                 warn!("cannot take a connection: {error}");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
             }
         }
     }
     drop(listener);
     let all_gone = async { while connections.join_next().await.is_some() {} };
-    if timeout(GRACE, all_gone).await.is_err() {
+    if timeout(CLOSE_TIMEOUT, all_gone).await.is_err() {
         debug!("{} connections did not end in time", connections.len());
     }
     connections.shutdown().await;
@@ -166,16 +166,16 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!(%peer, "{error}");
     }
-    let Some(tls) = tls else { return talk(stream, peer, SILENCE, router, stop).await };
-    match timeout(HANDSHAKE, tls.acceptor().accept(stream)).await {
-        Ok(Ok(stream)) => talk(stream, peer, SILENCE, router, stop).await,
+    let Some(tls) = tls else { return serve_stream(stream, peer, HEAD_TIMEOUT, router, stop).await };
+    match timeout(HANDSHAKE_TIMEOUT, tls.acceptor().accept(stream)).await {
+        Ok(Ok(stream)) => serve_stream(stream, peer, HEAD_TIMEOUT, router, stop).await,
         Ok(Err(error)) => debug!(%peer, "no TLS: {error}"),
-        Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE.as_secs()),
+        Err(_) => debug!(%peer, "no TLS within {} s", HANDSHAKE_TIMEOUT.as_secs()),
     }
 }
 
 /// Answers requests one after another. When the server closes, the running request is still answered.
-pub(super) async fn talk<S, P>(
+pub(super) async fn serve_stream<S, P>(
     stream: S,
     peer: P,
     silence: Duration,
@@ -194,8 +194,8 @@ pub(super) async fn talk<S, P>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(silence)
-        .max_buf_size(BUFFER)
-        .serve_connection(TokioIo::new(Watched::new(stream)), answer);
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(WriteTimeout::new(stream)), answer);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -215,16 +215,16 @@ mod tests {
 
     #[test]
     fn one_address_gets_so_many_and_gives_them_back() {
-        let crowd = Arc::new(Crowd { most_of_one: 2, by_source: Mutex::default() });
+        let counts = Arc::new(ConnectionCounts { most_of_one: 2, by_source: Mutex::default() });
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
-        let first = crowd.enter(one);
-        let second = crowd.enter(one);
-        assert!(first.is_some() && second.is_some() && crowd.enter(one).is_none());
-        assert!(crowd.enter(other).is_some());
+        let first = counts.enter(one);
+        let second = counts.enter(one);
+        assert!(first.is_some() && second.is_some() && counts.enter(one).is_none());
+        assert!(counts.enter(other).is_some());
         drop(first);
-        let again = crowd.enter(one);
-        assert!(again.is_some() && crowd.enter(one).is_none());
+        let again = counts.enter(one);
+        assert!(again.is_some() && counts.enter(one).is_none());
         drop((second, again));
-        assert!(crowd.by_source.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+        assert!(counts.by_source.lock().unwrap().is_empty(), "nobody is remembered who is gone");
     }
 }

@@ -21,45 +21,45 @@ use serde::Serialize;
 use serde_json::json;
 use tracing::{error, warn};
 
-use super::door::{announced, only};
-use super::intake::{Closed, Intake};
-use super::limit::{Limit, TooMany};
-use super::signature::{self, Verdict};
-use crate::api::{Code, Problem};
+use super::intake::{Intake, IntakeClosed};
+use super::origin_check::{announced_length, single_header};
+use super::rate_limit::{RateLimit, TooMany};
+use super::signature::{self, SignatureVerdict};
+use crate::api::{ApiProblem, Code};
 use cowhand_engine::fleet::{Delivered, Fleet, FleetError};
 use cowhand_store::audit;
 use cowhand_system::digest::hex;
 
 #[derive(Debug, Clone)]
-pub(super) struct Hooks {
+pub(super) struct WebhookReceiver {
     fleet: Arc<Fleet>,
     /// Set if the server is reachable only from this machine.
     is_local: bool,
     /// Limit on wrong signatures, unknown webhooks and bodies that never arrive. As with tokens, a valid
     /// delivery is accepted regardless of earlier wrong ones.
-    wrong: Arc<Limit>,
+    wrong: Arc<RateLimit>,
     intake: Arc<Intake>,
 }
 
 /// Time for a sender to send a body, including waiting.
-const PATIENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Headers with the id of the delivery, and with the event.
-const IDS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
-const GITHUB_EVENT: &str = "x-github-event";
-const EVENTS: [&str; 2] = [GITHUB_EVENT, "x-gitlab-event"];
-const LONGEST_ID: usize = 200;
+const DELIVERY_ID_HEADERS: [&str; 2] = ["x-github-delivery", "x-gitlab-event-uuid"];
+const GITHUB_EVENT_HEADER: &str = "x-github-event";
+const EVENT_HEADERS: [&str; 2] = [GITHUB_EVENT_HEADER, "x-gitlab-event"];
+const MAX_DELIVERY_ID: usize = 200;
 
 #[derive(Debug, Serialize)]
-struct Answer {
-    status: Status,
+struct DeliveryAnswer {
+    status: DeliveryStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<JobId>,
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Status {
+enum DeliveryStatus {
     Accepted,
     Duplicate,
     Filtered,
@@ -76,30 +76,30 @@ struct Hook {
 }
 
 enum Refused {
-    Problem(Problem),
+    Problem(ApiProblem),
     TooMany(TooMany),
     TimedOut,
 }
 
-impl Hooks {
+impl WebhookReceiver {
     pub(super) fn new(fleet: Arc<Fleet>, is_local: bool) -> Self {
         Self {
             fleet,
             is_local,
-            wrong: Arc::new(Limit::new(20, Duration::from_secs(3))),
+            wrong: Arc::new(RateLimit::new(20, Duration::from_secs(3))),
             intake: Arc::new(Intake::new()),
         }
     }
 
-    fn find(&self, agent: &str, schedule: &str) -> Result<Hook, Problem> {
+    fn find(&self, agent: &str, schedule: &str) -> Result<Hook, ApiProblem> {
         let agent: AgentName = agent.parse().map_err(|_| unknown())?;
         let roster = self.fleet.roster();
         let found = roster.agent(&agent).ok_or_else(unknown)?;
         let schedule = found.schedules.iter().find(|known| known.name.as_str() == schedule);
         let schedule = schedule.ok_or_else(unknown)?;
         let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else {
-            let message = format!("{agent}/{} is no webhook", schedule.name);
-            return Err(Problem::new(Code::NotAWebhook, message));
+            let message = format!("{agent}/{} is not a webhook", schedule.name);
+            return Err(ApiProblem::new(Code::NotAWebhook, message));
         };
         let mut secrets: Vec<String> = secret.iter().cloned().collect();
         let sources = self.fleet.sources();
@@ -107,7 +107,7 @@ impl Hooks {
         secrets.extend(names.iter().filter_map(|name| sources.setting().variable(name)));
         if secrets.is_empty() && !names.is_empty() {
             error!(%agent, schedule = %schedule.name, "a webhook cannot be checked: {} not set", names.join(", "));
-            return Err(Problem::unavailable("this webhook is not set up; the log says what is missing"));
+            return Err(ApiProblem::unavailable("this webhook is not set up; the log shows what is missing"));
         }
         Ok(Hook { agent, schedule: schedule.name.clone(), secrets, allow_unsigned: *allow_unsigned })
     }
@@ -116,39 +116,39 @@ impl Hooks {
     /// one is required.
     fn check(&self, hook: &Hook, headers: &HeaderMap, body: &[u8], peer: IpAddr) -> Result<bool, Refused> {
         let verdict = if hook.secrets.is_empty() {
-            Verdict::Unsigned
+            SignatureVerdict::Unsigned
         } else {
             signature::check(headers, body, &hook.secrets, self.fleet.clock().now())
         };
         let why = match verdict {
-            Verdict::Right => return Ok(true),
-            Verdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(false),
-            Verdict::Unsigned if hook.allow_unsigned => {
+            SignatureVerdict::Right => return Ok(true),
+            SignatureVerdict::Unsigned if hook.allow_unsigned && self.is_local => return Ok(false),
+            SignatureVerdict::Unsigned if hook.allow_unsigned => {
                 "unsigned deliveries are taken only where the server listens on its own machine"
             }
-            Verdict::Unsigned => "the delivery is not signed",
-            Verdict::Wrong => "the signature is wrong",
-            Verdict::Stale => {
+            SignatureVerdict::Unsigned => "the delivery is not signed",
+            SignatureVerdict::Wrong => "the signature is wrong",
+            SignatureVerdict::Stale => {
                 "the delivery was signed more than five minutes ago, or by a clock that is wrong"
             }
         };
         self.wrong.take(peer)?;
         warn!(agent = %hook.agent, schedule = %hook.schedule, %peer, "a webhook was refused: {why}");
-        Err(Problem::new(Code::Unauthorized, why).into())
+        Err(ApiProblem::new(Code::Unauthorized, why).into())
     }
 }
 
-pub(super) fn router(hooks: Hooks) -> Router {
-    let other = || async { Problem::new(Code::BadMethod, "deliveries come by POST") };
+pub(super) fn router(hooks: WebhookReceiver) -> Router {
+    let other = || async { ApiProblem::new(Code::BadMethod, "deliveries come by POST") };
     Router::new().route("/hooks/{agent}/{schedule}", post(receive).fallback(other)).with_state(hooks)
 }
 
-fn unknown() -> Problem {
-    Problem::not_found("there is no such webhook")
+fn unknown() -> ApiProblem {
+    ApiProblem::not_found("there is no such webhook")
 }
 
 async fn receive(
-    State(hooks): State<Hooks>,
+    State(hooks): State<WebhookReceiver>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     path: Result<Path<(String, String)>, PathRejection>,
     request: Request,
@@ -162,7 +162,7 @@ async fn receive(
     })?;
     let _in_hand = hooks.intake.enter()?;
     let (parts, body) = request.into_parts();
-    let announced = announced(&parts.headers);
+    let announced = announced_length(&parts.headers);
     if let Some(bytes) = announced.filter(|bytes| *bytes > MOST_BYTES) {
         return Err(wrong(TooLarge { bytes }.into()));
     }
@@ -170,7 +170,8 @@ async fn receive(
         let room = hooks.intake.room(peer, announced, hooks.wrong.is_used_up(peer)).await?;
         Ok::<_, Refused>((room, read(body).await.map_err(wrong)?))
     };
-    let held = tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
+    let held =
+        tokio::time::timeout(BODY_TIMEOUT, held).await.unwrap_or_else(|_| Err(wrong(Refused::TimedOut)));
     let (_room, body) = held?;
     let is_signed = hooks.check(&hook, &parts.headers, &body, peer)?;
     let _turn = hooks.intake.turn(body.len()).await?;
@@ -179,7 +180,7 @@ async fn receive(
     if let Some(challenge) = webhook.challenge().filter(|_| is_signed) {
         return Ok(Json(json!({ "challenge": challenge })).into_response());
     }
-    let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT);
+    let is_github = is_signed && parts.headers.contains_key(GITHUB_EVENT_HEADER);
     let repository = webhook.repository().filter(|_| is_github).map(str::to_owned);
     let delivery_id = webhook.id.clone();
     let delivering = hooks.fleet.deliver(&hook.agent, &hook.schedule, Delivery::Webhook(webhook));
@@ -193,10 +194,10 @@ async fn receive(
 
 /// Maps an error of a delivery. A schedule that is turned off is reported as missing, to senders that know
 /// its secret.
-fn of_delivery(error: FleetError) -> Problem {
+fn of_delivery(error: FleetError) -> ApiProblem {
     match error {
         FleetError::ScheduleOff { .. } | FleetError::OffInFile { .. } => {
-            Problem::not_found(error.to_string())
+            ApiProblem::not_found(error.to_string())
         }
         other => other.into(),
     }
@@ -204,13 +205,13 @@ fn of_delivery(error: FleetError) -> Problem {
 
 fn answer(delivered: &Delivered) -> Response {
     let (code, status, job) = match delivered {
-        Delivered::New(job) => (StatusCode::ACCEPTED, Status::Accepted, Some(job.id().clone())),
-        Delivered::Preparing => (StatusCode::ACCEPTED, Status::Accepted, None),
-        Delivered::Duplicate => (StatusCode::OK, Status::Duplicate, None),
-        Delivered::Filtered => (StatusCode::ACCEPTED, Status::Filtered, None),
-        Delivered::Ping => (StatusCode::OK, Status::Pong, None),
+        Delivered::New(job) => (StatusCode::ACCEPTED, DeliveryStatus::Accepted, Some(job.id().clone())),
+        Delivered::Preparing => (StatusCode::ACCEPTED, DeliveryStatus::Accepted, None),
+        Delivered::Duplicate => (StatusCode::OK, DeliveryStatus::Duplicate, None),
+        Delivered::Filtered => (StatusCode::ACCEPTED, DeliveryStatus::Filtered, None),
+        Delivered::Ping => (StatusCode::OK, DeliveryStatus::Pong, None),
     };
-    (code, Json(Answer { status, job })).into_response()
+    (code, Json(DeliveryAnswer { status, job })).into_response()
 }
 
 async fn read(body: Body) -> Result<Bytes, Refused> {
@@ -219,25 +220,25 @@ async fn read(body: Body) -> Result<Bytes, Refused> {
         if source.is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>) {
             return TooLarge { bytes: MOST_BYTES + 1 }.into();
         }
-        Problem::bad_request(format!("the delivery cannot be read: {error}")).into()
+        ApiProblem::bad_request(format!("the delivery cannot be read: {error}")).into()
     })
 }
 
 /// Returns the id that the sender gives the delivery, or a hash of the body if there is none.
 fn id(headers: &HeaderMap, body: &[u8]) -> String {
-    let named = IDS.iter().find_map(|name| only(headers, name));
-    match named.filter(|id| !id.is_empty() && id.len() <= LONGEST_ID) {
+    let named = DELIVERY_ID_HEADERS.iter().find_map(|name| single_header(headers, name));
+    match named.filter(|id| !id.is_empty() && id.len() <= MAX_DELIVERY_ID) {
         Some(id) => id.to_owned(),
         None => format!("sha256:{}", hex(digest(&SHA256, body).as_ref())),
     }
 }
 
 fn event(headers: &HeaderMap) -> &str {
-    EVENTS.iter().find_map(|name| only(headers, name)).unwrap_or_default()
+    EVENT_HEADERS.iter().find_map(|name| single_header(headers, name)).unwrap_or_default()
 }
 
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
+impl From<ApiProblem> for Refused {
+    fn from(problem: ApiProblem) -> Self {
         Self::Problem(problem)
     }
 }
@@ -248,15 +249,15 @@ impl From<TooMany> for Refused {
     }
 }
 
-impl From<Closed> for Refused {
-    fn from(_: Closed) -> Self {
-        Self::Problem(Problem::stopping())
+impl From<IntakeClosed> for Refused {
+    fn from(_: IntakeClosed) -> Self {
+        Self::Problem(ApiProblem::stopping())
     }
 }
 
 impl From<TooLarge> for Refused {
     fn from(error: TooLarge) -> Self {
-        Self::Problem(Problem::new(Code::TooLarge, error.to_string()))
+        Self::Problem(ApiProblem::new(Code::TooLarge, error.to_string()))
     }
 }
 
@@ -266,7 +267,7 @@ impl IntoResponse for Refused {
             Self::Problem(problem) => problem.into_response(),
             Self::TooMany(too_many) => too_many.into_response(),
             Self::TimedOut => {
-                Problem::new(Code::TooSlow, "the delivery took too long to arrive").into_response()
+                ApiProblem::new(Code::TooSlow, "the delivery took too long to arrive").into_response()
             }
         }
     }

@@ -22,20 +22,20 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tracing::{error, warn};
 
-use super::connection::talk;
-use crate::api::{self, Api, Code, Problem, SocketError, Wanted};
+use super::connection::serve_stream;
+use crate::api::{self, Api, ApiProblem, Code, SocketError, Wanted};
 use cowhand_engine::trigger::stopped;
 use cowhand_store::audit;
 use cowhand_system::remove::absent_is_ok;
 
 /// Largest number of connections at a time; further clients wait in the kernel.
-const MOST_CONNECTIONS: usize = 256;
+const MAX_CONNECTIONS: usize = 256;
 /// Largest number of requests of one job at a time; each of its asks waits in one of them.
-const MOST_OF_A_JOB: usize = 64;
+const MAX_REQUESTS_PER_JOB: usize = 64;
 /// Timeout for the head of a request: a client on the same machine sends it at once.
-const SILENCE: Duration = Duration::from_secs(3);
-const MOST_BYTES: usize = 1 << 20;
-const PAUSE: Duration = Duration::from_millis(100);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+const MAX_BODY_BYTES: usize = 1 << 20;
+const ACCEPT_RETRY_AFTER: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
 pub struct JobSocket {
@@ -57,8 +57,8 @@ impl JobSocket {
         };
         let listener = listen().map_err(|source| SocketError::at(&path, source))?;
         let (stop, stopping) = watch::channel(false);
-        let router = api.clone().router().layer(DefaultBodyLimit::max(MOST_BYTES));
-        let guard = Guard { api: api.clone(), turns: Turns::default() };
+        let router = api.clone().router().layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+        let guard = JobSocketState { api: api.clone(), requests: RequestCounts::default() };
         let router = router.layer(from_fn_with_state(guard, for_jobs_only));
         let task = tokio::spawn(serve(listener, router, stopping));
         Ok(Self { path, stop, task })
@@ -80,7 +80,7 @@ impl JobSocket {
 }
 
 async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<bool>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
         let accepted = async {
@@ -94,7 +94,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
         };
         match accepted {
             Ok((place, stream)) => {
-                let connection = talk(stream, OfJob, SILENCE, router.clone(), stop.clone());
+                let connection = serve_stream(stream, JobPeer, HEAD_TIMEOUT, router.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
@@ -102,7 +102,7 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
             }
             Err(error) => {
                 warn!("cannot take a connection of a job: {error}");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_AFTER).await;
             }
         }
     }
@@ -110,41 +110,41 @@ async fn serve(listener: UnixListener, router: Router, stop: watch::Receiver<boo
 
 /// Peer of the socket: some process of some job; the socket itself shows no more.
 #[derive(Debug, Clone, Copy)]
-struct OfJob;
+struct JobPeer;
 
 #[derive(Debug, Clone)]
-struct Guard {
+struct JobSocketState {
     api: Api,
-    turns: Turns,
+    requests: RequestCounts,
 }
 
 /// Number of running requests of each job.
 #[derive(Debug, Clone, Default)]
-struct Turns(Arc<Mutex<HashMap<JobId, usize>>>);
+struct RequestCounts(Arc<Mutex<HashMap<JobId, usize>>>);
 
 /// Running request, counted until this is dropped.
 #[derive(Debug)]
-struct Turn {
-    turns: Turns,
+struct RequestGuard {
+    requests: RequestCounts,
     job: JobId,
 }
 
-impl Turns {
+impl RequestCounts {
     /// Counts a request; returns none if the job already has its maximum.
-    fn take(&self, job: &JobId) -> Option<Turn> {
+    fn take(&self, job: &JobId) -> Option<RequestGuard> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let under_way = all.entry(job.clone()).or_default();
-        if *under_way >= MOST_OF_A_JOB {
+        if *under_way >= MAX_REQUESTS_PER_JOB {
             return None;
         }
         *under_way += 1;
-        Some(Turn { turns: self.clone(), job: job.clone() })
+        Some(RequestGuard { requests: self.clone(), job: job.clone() })
     }
 }
 
-impl Drop for Turn {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
-        let mut all = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.requests.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(under_way) = all.get_mut(&self.job) {
             *under_way -= 1;
             if *under_way == 0 {
@@ -155,28 +155,28 @@ impl Drop for Turn {
 }
 
 /// Checks the token before any of the body is read.
-async fn for_jobs_only(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+async fn for_jobs_only(State(guard): State<JobSocketState>, request: Request, next: Next) -> Response {
     let token = api::shown(request.headers()).map(str::to_owned);
     let admitted = match token {
         Some(token) => guard.api.admit(&token, Wanted::by(&request)).await,
-        None => Err(Problem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
+        None => Err(ApiProblem::new(Code::Unauthorized, "this socket is for the tokens of jobs alone")),
     };
     let actor = match admitted {
         Ok(actor) => actor,
         Err(problem) => return refused(problem),
     };
-    let turn = match &actor {
-        Actor::Job { job } => guard.turns.take(job),
+    let request_guard = match &actor {
+        Actor::Job { job } => guard.requests.take(job),
         _ => None,
     };
-    let Some(_turn) = turn else {
-        return refused(Problem::new(Code::TooMany, "this job asks too much at a time; try again later"));
+    let Some(_request_guard) = request_guard else {
+        return refused(ApiProblem::new(Code::TooMany, "this job asks too much at a time; try again later"));
     };
     audit::by(actor, next.run(request)).await
 }
 
 /// Builds the answer to a refused request, and closes the connection, so that it does not occupy a place.
-fn refused(problem: Problem) -> Response {
+fn refused(problem: ApiProblem) -> Response {
     let mut response = problem.into_response();
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
@@ -188,17 +188,17 @@ mod tests {
 
     #[test]
     fn one_job_gets_so_many_turns_and_gives_them_back() {
-        let turns = Turns::default();
+        let requests = RequestCounts::default();
         let [job, other]: [JobId; 2] =
             ["job-2026-01-05-a1b2c3", "job-2026-01-05-a1b2c4"].map(|id| id.parse().unwrap());
-        let mut taken: Vec<_> = (0..MOST_OF_A_JOB).map(|_| turns.take(&job).unwrap()).collect();
-        assert!(turns.take(&job).is_none());
-        let others = turns.take(&other);
+        let mut taken: Vec<_> = (0..MAX_REQUESTS_PER_JOB).map(|_| requests.take(&job).unwrap()).collect();
+        assert!(requests.take(&job).is_none());
+        let others = requests.take(&other);
         assert!(others.is_some(), "another job has its own");
         taken.pop();
-        taken.push(turns.take(&job).unwrap());
-        assert!(turns.take(&job).is_none());
+        taken.push(requests.take(&job).unwrap());
+        assert!(requests.take(&job).is_none());
         drop((taken, others));
-        assert!(turns.0.lock().unwrap().is_empty(), "nobody is remembered who is gone");
+        assert!(requests.0.lock().unwrap().is_empty(), "nobody is remembered who is gone");
     }
 }

@@ -5,15 +5,15 @@
 
 mod access;
 mod connection;
-mod door;
 mod hooks;
 mod intake;
 mod job_socket;
-mod limit;
 mod metrics;
+mod origin_check;
 mod pages;
+mod rate_limit;
 mod signature;
-mod stall;
+mod write_timeout;
 
 use std::io;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ pub enum ListenError {
 /// Bound address that does not answer yet: so an address in use, or an invalid certificate, is known before a
 /// fleet runs.
 #[derive(Debug)]
-pub struct Listener {
+pub struct HttpListener {
     socket: TcpListener,
     settings: Settings,
     tls: Option<Arc<Tls>>,
@@ -60,12 +60,12 @@ pub struct Listener {
 
 /// Running server.
 #[derive(Debug)]
-pub struct Server {
+pub struct HttpServer {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Listener {
+impl HttpListener {
     pub async fn bind(settings: Settings) -> Result<Self, ListenError> {
         let at = settings.listen;
         let files = settings.tls.clone();
@@ -90,7 +90,7 @@ impl Listener {
         format!("{scheme}://{}", self.settings.listen)
     }
 
-    pub fn serve(self, api: Api, fleet: Arc<Fleet>) -> Server {
+    pub fn serve(self, api: Api, fleet: Arc<Fleet>) -> HttpServer {
         let Self { socket, settings, tls } = self;
         let (stop, stopping) = watch::channel(false);
         let mut reloads = fleet.reloads();
@@ -109,11 +109,11 @@ impl Listener {
                 () = newer => {}
             }
         });
-        Server { stop, task }
+        HttpServer { stop, task }
     }
 }
 
-impl Server {
+impl HttpServer {
     /// Accepts no more connections; running requests are answered, and streams end.
     pub async fn close(self) {
         self.stop.send_replace(true);
@@ -130,12 +130,12 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
     let health = api.health();
     let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
     let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
-    let hooks = hooks::router(hooks::Hooks::new(fleet, is_local));
+    let hooks = hooks::router(hooks::WebhookReceiver::new(fleet, is_local));
     hooks
         .merge(pages)
         .merge(api)
         .merge(health)
-        .layer(from_fn_with_state(Arc::new(settings), door::check))
+        .layer(from_fn_with_state(Arc::new(settings), origin_check::check))
         .layer(map_response_with_state(stop, end_with_server))
         .layer(from_fn(pages::harden))
 }

@@ -6,7 +6,7 @@ use ring::digest::{SHA256, digest};
 use ring::hmac::{Context, HMAC_SHA256, Key};
 use subtle::{Choice, ConstantTimeEq};
 
-use super::door::only;
+use super::origin_check::single_header;
 
 /// Scheme by which a sender proves that it knows the secret. All are HMAC-SHA256 except GitLab's, which is
 /// the secret itself.
@@ -21,19 +21,19 @@ enum Scheme {
     GitLab,
 }
 
-const SCHEMES: [(Scheme, &str); 4] = [
+const SCHEME_HEADERS: [(Scheme, &str); 4] = [
     (Scheme::GitHub, "x-hub-signature-256"),
     (Scheme::Slack, "x-slack-signature"),
     (Scheme::Stripe, "stripe-signature"),
     (Scheme::GitLab, "x-gitlab-token"),
 ];
-const SLACK_TIME: &str = "x-slack-request-timestamp";
+const SLACK_TIME_HEADER: &str = "x-slack-request-timestamp";
 
 /// Largest difference between our clock and the time at which a delivery was signed, if it has one.
-const FRESH: SignedDuration = SignedDuration::from_mins(5);
+const MAX_SIGNATURE_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum SignatureVerdict {
     Right,
     /// The delivery has no signature to check.
     Unsigned,
@@ -44,24 +44,33 @@ pub(super) enum Verdict {
 
 /// Checks the signature against all secrets; one match is enough. The first scheme whose header is present
 /// decides.
-pub(super) fn check(headers: &HeaderMap, body: &[u8], secrets: &[String], now: Timestamp) -> Verdict {
-    let Some((scheme, name)) = SCHEMES.iter().find(|(_, name)| headers.contains_key(*name)) else {
-        return Verdict::Unsigned;
+pub(super) fn check(
+    headers: &HeaderMap,
+    body: &[u8],
+    secrets: &[String],
+    now: Timestamp,
+) -> SignatureVerdict {
+    let Some((scheme, name)) = SCHEME_HEADERS.iter().find(|(_, name)| headers.contains_key(*name)) else {
+        return SignatureVerdict::Unsigned;
     };
-    let Some(shown) = only(headers, name) else { return Verdict::Wrong };
+    let Some(shown) = single_header(headers, name) else { return SignatureVerdict::Wrong };
     match scheme {
         Scheme::GitHub => {
             let tags: Vec<_> = shown.strip_prefix("sha256=").and_then(tag).into_iter().collect();
             signed(secrets, &[body], &tags)
         }
         Scheme::Slack => {
-            let Some(time) = only(headers, SLACK_TIME) else { return Verdict::Wrong };
+            let Some(time) = single_header(headers, SLACK_TIME_HEADER) else {
+                return SignatureVerdict::Wrong;
+            };
             let tags: Vec<_> = shown.strip_prefix("v0=").and_then(tag).into_iter().collect();
             signed(secrets, &[b"v0:", time.as_bytes(), b":", body], &tags).at(time, now)
         }
         Scheme::Stripe => {
             let parts = || shown.split(',').filter_map(|part| part.trim().split_once('='));
-            let Some((_, time)) = parts().find(|(key, _)| *key == "t") else { return Verdict::Wrong };
+            let Some((_, time)) = parts().find(|(key, _)| *key == "t") else {
+                return SignatureVerdict::Wrong;
+            };
             let tags: Vec<_> =
                 parts().filter(|(key, _)| *key == "v1").filter_map(|(_, hex)| tag(hex)).collect();
             signed(secrets, &[time.as_bytes(), b".", body], &tags).at(time, now)
@@ -75,13 +84,13 @@ pub(super) fn check(headers: &HeaderMap, body: &[u8], secrets: &[String], now: T
     }
 }
 
-impl Verdict {
+impl SignatureVerdict {
     /// Checks the time of a right signature. A wrong one stays wrong, so that its sender learns nothing about
     /// our clock.
     fn at(self, time: &str, now: Timestamp) -> Self {
         let signed_at = time.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
         match (self, signed_at) {
-            (Self::Right, Some(at)) if now.duration_since(at).abs() > FRESH => Self::Stale,
+            (Self::Right, Some(at)) if now.duration_since(at).abs() > MAX_SIGNATURE_AGE => Self::Stale,
             (Self::Right, None) => Self::Wrong,
             (verdict, _) => verdict,
         }
@@ -90,7 +99,7 @@ impl Verdict {
 
 type Tag = [u8; 32];
 
-fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> Verdict {
+fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> SignatureVerdict {
     let sign = |secret: &String| {
         let mut context = Context::with_key(&Key::new(HMAC_SHA256, secret.as_bytes()));
         for part in parts {
@@ -103,9 +112,9 @@ fn signed(secrets: &[String], parts: &[&[u8]], tags: &[Tag]) -> Verdict {
 }
 
 /// Combines all comparisons, without stopping at the first match.
-fn any(choices: impl Iterator<Item = Choice>) -> Verdict {
+fn any(choices: impl Iterator<Item = Choice>) -> SignatureVerdict {
     let right = choices.fold(Choice::from(0), |any, choice| any | choice);
-    if bool::from(right) { Verdict::Right } else { Verdict::Wrong }
+    if bool::from(right) { SignatureVerdict::Right } else { SignatureVerdict::Wrong }
 }
 
 fn tag(hex: &str) -> Option<Tag> {
@@ -129,7 +138,7 @@ mod tests {
     const OF_SLACK: &str = "c23dfe56503288f9dcae9e24a7cd7a4d3ae92f6143de7c9362c3920933aae15c";
     const OF_STRIPE: &str = "e3493bc4d3adcf5c4d056ff553e1bc576280af6a824b6eda61094d037ca70a94";
 
-    fn verdict(headers: &[(&str, String)], body: &[u8], after: i64) -> Verdict {
+    fn verdict(headers: &[(&str, String)], body: &[u8], after: i64) -> SignatureVerdict {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
@@ -140,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_scheme() {
-        use Verdict::{Right, Stale, Unsigned, Wrong};
+        use SignatureVerdict::{Right, Stale, Unsigned, Wrong};
         let github = |value: String| vec![("x-hub-signature-256", value)];
         let slack = |time: i64, tag: &str| {
             vec![("x-slack-signature", format!("v0={tag}")), ("x-slack-request-timestamp", time.to_string())]
@@ -192,6 +201,6 @@ mod tests {
     fn nobody_knows_a_secret_that_is_not_there() {
         let mut headers = HeaderMap::new();
         headers.append("x-gitlab-token", "".parse().unwrap());
-        assert_eq!(check(&headers, BODY, &[], Timestamp::UNIX_EPOCH), Verdict::Wrong);
+        assert_eq!(check(&headers, BODY, &[], Timestamp::UNIX_EPOCH), SignatureVerdict::Wrong);
     }
 }

@@ -23,7 +23,7 @@ use cowhand_engine::state::StateFolder;
 use cowhand_store::{JobFilter, Store};
 
 #[derive(Debug, Args)]
-pub(super) struct Demo {
+pub(super) struct DemoArgs {
     /// Stop after this time, for example 30s [default: until Ctrl-C]
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Interval>,
@@ -32,7 +32,7 @@ pub(super) struct Demo {
     keep: bool,
 }
 
-const FILES: [(&str, &str); 8] = [
+const DEMO_FILES: [(&str, &str); 8] = [
     ("cowhand.yaml", include_str!("cowhand.yaml")),
     ("triager.sh", include_str!("triager.sh")),
     ("builder.sh", include_str!("builder.sh")),
@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 8] = [
     ("tasks/old-links.md", include_str!("tasks/old-links.md")),
 ];
 
-impl Demo {
+impl DemoArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Runtime::new().map_err(|error| cannot(&error.into()))?;
         runtime.block_on(self.show()).map_err(|error| cannot(&error))
@@ -53,27 +53,27 @@ impl Demo {
         let mut folder = tempfile::Builder::new().prefix("cowhand-demo-").tempdir()?;
         folder.disable_cleanup(self.keep);
         std::fs::create_dir(folder.path().join("tasks"))?;
-        for (name, text) in FILES {
+        for (name, text) in DEMO_FILES {
             std::fs::write(folder.path().join(name), text)?;
         }
         let options = Options::of(folder.path().join("cowhand.yaml"), std::env::current_exe()?);
         let fleet = Fleet::start(options).await?;
-        let told = match introduce(folder.path(), self.time) {
-            Ok(()) => self.tell_until_the_end(&fleet).await,
+        let shown = match introduce(folder.path(), self.time) {
+            Ok(()) => self.print_events_until_end(&fleet).await,
             Err(error) => Err(error),
         };
         let jobs = fleet.store().jobs(JobFilter::default(), 10_000).await;
         fleet.stop(Stop::Cancel).await?;
-        let told = match told {
+        let shown = match shown {
             Ok(()) => sum_up(&jobs?, folder.path(), self.keep),
             failed => failed,
         };
         // A closed pipe is not an error: the reader has seen enough.
-        told.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
+        shown.or_else(|error| if has_gone(&error) { Ok(()) } else { Err(error) })
     }
 
     /// Prints events until the time is over or somebody interrupts.
-    async fn tell_until_the_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
+    async fn print_events_until_end(&self, fleet: &Fleet) -> anyhow::Result<()> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let time = self.time.and_then(|time| Duration::try_from(time.duration()).ok());
@@ -91,7 +91,7 @@ impl Demo {
                 _ = interrupt.recv() => return Ok(()),
                 _ = terminate.recv() => return Ok(()),
                 event = events.next() => match event? {
-                    Some(event) => tell(&event, fleet.store()).await?,
+                    Some(event) => print_event(&event, fleet.store()).await?,
                     None => return Ok(()),
                 },
             }
@@ -103,7 +103,7 @@ fn cannot(error: &anyhow::Error) -> Failure {
     Failure::new(Exit::CannotRunHere, format!("{error:#}"))
 }
 
-fn say(text: impl Display) -> anyhow::Result<()> {
+fn print_line(text: impl Display) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to standard output")
 }
@@ -116,16 +116,16 @@ fn has_gone(error: &anyhow::Error) -> bool {
 
 fn introduce(folder: &Path, time: Option<Interval>) -> anyhow::Result<()> {
     let end = time.map_or_else(|| "Ctrl-C ends it".to_owned(), |time| format!("it ends after {time}"));
-    say(format!("A fleet of five agents runs in {}; {end}.", folder.display()))?;
-    say("They are shell scripts, so this needs no account and no network. While it runs, try")?;
-    say(format!("  cat {}/.cowhand/state.yaml", folder.display()))?;
-    say(format!("  cat {}/tasks/fix-login.md", folder.display()))?;
-    say(format!("  echo 'Water the plants.' > {}/tasks/plants.md", folder.display()))?;
-    say(format!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display()))
+    print_line(format!("A fleet of five agents runs in {}; {end}.", folder.display()))?;
+    print_line("They are shell scripts, so this needs no account and no network. While it runs, try")?;
+    print_line(format!("  cat {}/.cowhand/state.yaml", folder.display()))?;
+    print_line(format!("  cat {}/tasks/fix-login.md", folder.display()))?;
+    print_line(format!("  echo 'Water the plants.' > {}/tasks/plants.md", folder.display()))?;
+    print_line(format!("  tail -f {}/.cowhand/jobs/*.jsonl\n", folder.display()))
 }
 
 /// Prints one line for an event that is of interest to a person.
-async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
+async fn print_event(event: &Event, store: &Store) -> anyhow::Result<()> {
     let (color, what) = match &event.fact {
         Fact::JobStarted { attempt: 1, .. } => (AnsiColor::Blue, "started".to_owned()),
         Fact::JobStarted { attempt, .. } => (AnsiColor::Blue, format!("started, attempt {attempt}")),
@@ -148,7 +148,7 @@ async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
     let style = Style::new().fg_color(Some(color.into()));
     let time = event.at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
     let name = event.whose();
-    say(format!("{time}  {name:<20} {style}{what}{style:#}"))
+    print_line(format!("{time}  {name:<20} {style}{what}{style:#}"))
 }
 
 async fn summary(event: &Event, store: &Store) -> anyhow::Result<String> {
@@ -163,9 +163,11 @@ fn sum_up(jobs: &[Job], folder: &Path, keep: bool) -> anyhow::Result<()> {
         *counts.entry(word).or_default() += 1;
     }
     let counts: Vec<String> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
-    say(format!("\n{} jobs: {}.", jobs.len(), counts.join(", ")))?;
+    print_line(format!("\n{} jobs: {}.", jobs.len(), counts.join(", ")))?;
     if keep {
-        say(format!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display()))?;
+        print_line(format!("Everything it kept is in {}.", folder.join(StateFolder::NAME).display()))?;
     }
-    say("For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how.")
+    print_line(
+        "For a fleet of your own, write a cowhand.yaml and run `cowhand start`; docs/config.md shows how.",
+    )
 }

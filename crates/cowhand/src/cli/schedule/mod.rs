@@ -11,38 +11,38 @@ use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 
-use super::advice::advised;
+use super::advice::with_config_option;
 use super::print::{self, Table};
-use super::{Failure, complete, left, place};
+use super::{Failure, complete, location, removed};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{Page, segment};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Schedule {
+pub(super) enum ScheduleVerb {
     /// List all schedules of the fleet
-    List(Output),
+    List(ScheduleListArgs),
     /// Show one schedule
-    Show(Named),
+    Show(OneScheduleArgs),
     /// Show the next firings: of the fleet, of one schedule, or of a cron expression
-    Next(next::Next),
+    Next(next::NextArgs),
     /// Turn a schedule on; times that fell due while it was off are not made up
-    Enable(Named),
+    Enable(OneScheduleArgs),
     /// Turn a schedule off until somebody turns it on; running jobs continue
-    Disable(Named),
+    Disable(OneScheduleArgs),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Output {
+pub(super) struct ScheduleListArgs {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Named {
+pub(super) struct OneScheduleArgs {
     /// Agent and schedule, as `cowhand schedule list` shows them
     #[arg(value_name = "AGENT/SCHEDULE", add = complete::schedules())]
-    name: FullName,
+    name: ScheduleFullName,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,12 +50,12 @@ pub(super) struct Named {
 
 /// Name in the form `agent/schedule`. Names of agents contain no slash, so the first slash separates the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FullName {
+pub(super) struct ScheduleFullName {
     pub(super) agent: AgentName,
     pub(super) schedule: ScheduleName,
 }
 
-impl FromStr for FullName {
+impl FromStr for ScheduleFullName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -67,23 +67,23 @@ impl FromStr for FullName {
     }
 }
 
-impl FullName {
+impl ScheduleFullName {
     /// Returns its path in the API.
     pub(super) fn address(&self) -> String {
         format!("schedules/{}/{}", self.agent, segment(self.schedule.as_str()))
     }
 }
 
-impl Schedule {
+impl ScheduleVerb {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
         match self {
             Self::List(output) => list(config, output.json),
-            Self::Show(named) => place::ask(config, async |client| {
-                let FullName { agent, schedule } = &named.name;
+            Self::Show(named) => location::ask(config, async |client| {
+                let ScheduleFullName { agent, schedule } = &named.name;
                 match client.get::<ScheduleView>(&named.name.address()).await {
                     Ok(view) => named.print(&view, client.is_alone()),
                     Err(problem) => {
-                        return left::show(client, agent, Some(schedule), problem, named.json).await;
+                        return removed::show(client, agent, Some(schedule), problem, named.json).await;
                     }
                 }
                 Ok(())
@@ -96,7 +96,7 @@ impl Schedule {
 }
 
 fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
-    place::ask(config, async |client| {
+    location::ask(config, async |client| {
         let views = client.get::<Page<ScheduleView>>("schedules").await?.items;
         if json {
             print::json(&views);
@@ -107,10 +107,11 @@ fn list(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     })
 }
 
-impl Named {
+impl OneScheduleArgs {
     fn switch(self, config: Option<&Path>, verb: &str) -> Result<(), Failure> {
         let address = format!("{}/{verb}", self.name.address());
-        let view = place::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
+        let view =
+            location::ask(config, async |client| Ok(client.post::<ScheduleView>(&address, &()).await?))?;
         self.print(&view, false);
         Ok(())
     }
@@ -145,12 +146,8 @@ fn when_again(view: &ScheduleView, now: Timestamp) -> String {
 
 /// Builds the table of schedules. `alone` means that no daemon runs, so nothing prepares a firing.
 pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Table {
-    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"]).sparing(&[
-        "LAST OWN RUN",
-        "TYPE",
-        "NEXT",
-        "WHY",
-    ]);
+    let mut table = Table::new(&["SCHEDULE", "TYPE", "STATUS", "LAST OWN RUN", "NEXT", "WHY"])
+        .optional_columns(&["LAST OWN RUN", "TYPE", "NEXT", "WHY"]);
     let when = |at: Option<Timestamp>| at.map(|at| duration::from_now(now, at)).unwrap_or_default();
     for view in views {
         // The other columns already show these reasons.
@@ -188,7 +185,7 @@ pub(super) fn table(views: &[ScheduleView], alone: bool, now: Timestamp) -> Tabl
             view.status.as_str().to_owned(),
             when(view.last_run_at),
             view.next_run_at.map(|at| duration::until(now, at)).unwrap_or_default(),
-            why.map(|why| advised(&why).into_owned()).unwrap_or_default(),
+            why.map(|why| with_config_option(&why).into_owned()).unwrap_or_default(),
         ]);
     }
     table

@@ -13,17 +13,17 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr as _;
 
-use super::FullName;
-use crate::cli::filter::Since;
-use crate::cli::{Failure, complete, number, place, print};
+use super::ScheduleFullName;
+use crate::cli::filter::SinceTime;
+use crate::cli::{Failure, complete, location, number, print};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_web::api::{ComingFiring, Page, segment};
 
 #[derive(Debug, Args)]
-pub(in crate::cli) struct Next {
+pub(in crate::cli) struct NextArgs {
     /// Schedule to show [default: the whole fleet]
     #[arg(value_name = "AGENT/SCHEDULE", conflicts_with = "cron", add = complete::schedules())]
-    name: Option<FullName>,
+    name: Option<ScheduleFullName>,
     /// Cron expression: five fields, six with leading seconds, or a shorthand such as @daily
     #[arg(long, value_name = "EXPR")]
     cron: Option<String>,
@@ -32,7 +32,7 @@ pub(in crate::cli) struct Next {
     timezone: Option<String>,
     /// Show firings after this: a time (local without a zone), a date, or how long ago (2h) [default: now]
     #[arg(long, value_name = "TIME")]
-    from: Option<Since>,
+    from: Option<SinceTime>,
     /// Number of firings
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::between(1, 10_000))]
     count: u32,
@@ -48,9 +48,9 @@ struct Coming {
     name: Option<String>,
 }
 
-impl Next {
+impl NextArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let from = self.from.map_or_else(Timestamp::now, Since::at);
+        let from = self.from.map_or_else(Timestamp::now, SinceTime::at);
         let mut coming = match &self.cron {
             Some(expression) => self.of_expression(expression, from)?,
             None => self.of_fleet(config, from)?,
@@ -76,9 +76,9 @@ impl Next {
     /// Prints missed firings, and pauses that end.
     fn print_beside(&self, config: Option<&Path>, is_empty: bool) -> Result<(), Failure> {
         let views: Page<ScheduleView> =
-            place::ask(config, async |client| Ok(client.get("schedules").await?))?;
+            location::ask(config, async |client| Ok(client.get("schedules").await?))?;
         let wanted = |view: &&ScheduleView| {
-            let is = |name: &FullName| view.agent == name.agent && view.schedule == name.schedule;
+            let is = |name: &ScheduleFullName| view.agent == name.agent && view.schedule == name.schedule;
             self.name.as_ref().is_none_or(is)
         };
         for view in views.items.iter().filter(wanted) {
@@ -134,12 +134,13 @@ impl Next {
 
     /// Returns the firings from the API, so that the dashboard shows the same.
     fn of_fleet(&self, config: Option<&Path>, from: Timestamp) -> Result<Vec<Coming>, Failure> {
-        let only = self.name.as_ref().map(|FullName { agent, schedule }| {
+        let only = self.name.as_ref().map(|ScheduleFullName { agent, schedule }| {
             format!("&agent={agent}&schedule={}", segment(schedule.as_str()))
         });
         let from = segment(&from.to_string());
         let address = format!("schedules/next?from={from}&count={}{}", self.count, only.unwrap_or_default());
-        let coming: Page<ComingFiring> = place::ask(config, async |client| Ok(client.get(&address).await?))?;
+        let coming: Page<ComingFiring> =
+            location::ask(config, async |client| Ok(client.get(&address).await?))?;
         coming.items.into_iter().map(Coming::of).collect()
     }
 
@@ -148,7 +149,7 @@ impl Next {
         let Some(name) = &self.name else { return nothing_of_fleet(config) };
         let address = name.address();
         let (view, alone): (ScheduleView, bool) =
-            place::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
+            location::ask(config, async |client| Ok((client.get(&address).await?, client.is_alone())))?;
         let why = match (view.status, view.skip_reason) {
             (ScheduleStatus::Disabled, _) => "it is turned off".to_owned(),
             (ScheduleStatus::Error, _) => "it has given up".to_owned(),
@@ -192,7 +193,8 @@ impl Coming {
 /// Returns the reason why nothing in the fleet fires, with the first pause that ends, since pauses end by the
 /// clock too.
 fn nothing_of_fleet(config: Option<&Path>) -> Result<String, Failure> {
-    let views: Page<ScheduleView> = place::ask(config, async |client| Ok(client.get("schedules").await?))?;
+    let views: Page<ScheduleView> =
+        location::ask(config, async |client| Ok(client.get("schedules").await?))?;
     let paused = views.items.iter().filter(|view| view.status == ScheduleStatus::Paused);
     let first = paused.filter_map(|view| Some((view.skip_until?, view))).min_by_key(|(until, _)| *until);
     Ok(match first {

@@ -192,7 +192,7 @@ async fn a_report_that_fails_is_told_later_and_changes_nothing() {
         let mut list = Command::new(env!("CARGO_BIN_EXE_cowhand"));
         list.args(["work", "list", "--all", "-c"]).arg(hub.scene.path("cowhand.yaml"));
         let list = String::from_utf8(output(list).await.stdout).unwrap();
-        assert!(list.contains("github-7") && list.contains("closing, not told yet"), "{list}");
+        assert!(list.contains("github-7") && list.contains("closing, not reported yet"), "{list}");
     }
     assert!(messages[0].contains("502") && messages[1].contains("403"), "{messages:?}");
     hub.fake.world().faults.clear();

@@ -7,15 +7,15 @@ use cowhand_core::roster::Agent;
 use jiff::Timestamp;
 
 use super::Metrics;
-use super::text::{Kind, Page};
-use crate::api::{BudgetView, Problem, budget_views};
+use super::text::{MetricKind, MetricsText};
+use crate::api::{ApiProblem, BudgetView, budget_views};
 
 /// Largest number of open asks that are counted.
-const MOST_ASKS: u32 = 10_000;
+const MAX_ASKS_COUNTED: u32 = 10_000;
 
 impl Metrics {
     /// Writes the budgets, by agent; those of the fleet have an empty name.
-    pub(super) async fn budgets(&self, page: &mut Page) -> Result<(), Problem> {
+    pub(super) async fn budgets(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let ledger = self.fleet.store().spending(&roster, now).await?;
         let views = budget_views(&roster, &ledger, now, None);
@@ -27,7 +27,7 @@ impl Metrics {
             ]
         };
         let mut write = |name: &str, help: &str, value: fn(&BudgetView) -> f64| {
-            page.family(Kind::Gauge, name, help, views.iter().map(|view| (labels(view), value(view))));
+            page.family(MetricKind::Gauge, name, help, views.iter().map(|view| (labels(view), value(view))));
         };
         write("cowhand_budget_limit", "What may be spent in this day or month.", |view| view.limit);
         write("cowhand_budget_spent", "What was spent of it, also by jobs under way.", |view| view.spent);
@@ -35,7 +35,7 @@ impl Metrics {
         Ok(())
     }
 
-    pub(super) async fn providers(&self, page: &mut Page) -> Result<(), Problem> {
+    pub(super) async fn providers(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let known = self.fleet.store().providers().await?;
         let jobs = self.fleet.store().snapshot().await?.jobs;
@@ -48,29 +48,29 @@ impl Metrics {
             let at = running.clone().filter(|job| job.provider.as_ref() == Some(provider)).count();
             (of(provider), at)
         });
-        page.family(Kind::Gauge, "cowhand_provider_jobs", "Jobs that run at a provider.", running);
+        page.family(MetricKind::Gauge, "cowhand_provider_jobs", "Jobs that run at a provider.", running);
         let places =
             slots.iter().filter_map(|(provider, limits)| Some((of(provider), limits.max_concurrent?)));
         let help = "How many jobs may run at a provider at once, if that is limited.";
-        page.family(Kind::Gauge, "cowhand_provider_places", help, places);
+        page.family(MetricKind::Gauge, "cowhand_provider_places", help, places);
         let parked = slots.keys().map(|provider| {
             let parked = known.get(provider).and_then(|state| state.parked.as_ref());
             let until = parked.map(|parked| parked.until).filter(|until| *until > now);
             (of(provider), until.map_or(0, Timestamp::as_second))
         });
         let help = "When a provider that is used up takes jobs again; 0 if it takes them now.";
-        page.family(Kind::Gauge, "cowhand_provider_parked_until_timestamp_seconds", help, parked);
+        page.family(MetricKind::Gauge, "cowhand_provider_parked_until_timestamp_seconds", help, parked);
         Ok(())
     }
 
-    pub(super) async fn asks(&self, page: &mut Page) -> Result<(), Problem> {
-        let open = self.fleet.store().open_asks(MOST_ASKS).await?;
+    pub(super) async fn asks(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
+        let open = self.fleet.store().open_asks(MAX_ASKS_COUNTED).await?;
         let roster = self.fleet.roster();
         let waiting = roster.agents.iter().map(|agent| {
             let of_agent = open.iter().filter(|ask| ask.agent == agent.name).count();
             ([("agent", agent.name.to_string())], of_agent)
         });
-        page.family(Kind::Gauge, "cowhand_asks", "What agents wait for a person to answer.", waiting);
+        page.family(MetricKind::Gauge, "cowhand_asks", "What agents wait for a person to answer.", waiting);
         Ok(())
     }
 }

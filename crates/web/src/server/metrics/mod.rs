@@ -22,10 +22,10 @@ use cowhand_core::plan::LiveState;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use crate::api::Problem;
+use crate::api::ApiProblem;
 use cowhand_engine::fleet::Fleet;
 use tally::Tally;
-use text::{Kind, Page};
+use text::{MetricKind, MetricsText};
 
 #[derive(Debug, Clone)]
 pub(super) struct Metrics {
@@ -39,10 +39,10 @@ impl Metrics {
         Self { fleet, tally }
     }
 
-    async fn page(&self) -> Result<Page, Problem> {
-        let mut page = Page::default();
+    async fn page(&self) -> Result<MetricsText, ApiProblem> {
+        let mut page = MetricsText::default();
         let version = [("version", env!("CARGO_PKG_VERSION").to_owned())];
-        page.family(Kind::Gauge, "cowhand_build_info", "The version of this program.", [(version, 1)]);
+        page.family(MetricKind::Gauge, "cowhand_build_info", "The version of this program.", [(version, 1)]);
         let mut tally = self.tally.lock().await;
         tally.catch_up(self.fleet.store()).await?;
         tally.write(&mut page);
@@ -62,13 +62,13 @@ impl Metrics {
         );
         let behind = self.fleet.store().last_event().await? - self.fleet.seen_by_views();
         let help = "Events that are recorded and not yet in the views.";
-        page.single(Kind::Gauge, "cowhand_event_lag_events", help, behind.max(0));
+        page.single(MetricKind::Gauge, "cowhand_event_lag_events", help, behind.max(0));
         process::write(&mut page);
         Ok(page)
     }
 
     /// Writes waiting and running jobs, and the states of the schedules.
-    async fn live(&self, page: &mut Page) -> Result<(), Problem> {
+    async fn live(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let snapshot = self.fleet.store().snapshot().await?;
         let roster = self.fleet.roster();
         let count = |agent: &AgentName, runs: bool| {
@@ -84,22 +84,22 @@ impl Metrics {
                 (labels, count(agent, runs))
             })
         });
-        page.family(Kind::Gauge, "cowhand_jobs", "Jobs that have not ended.", jobs);
+        page.family(MetricKind::Gauge, "cowhand_jobs", "Jobs that have not ended.", jobs);
         let places =
             roster.agents.iter().map(|agent| ([("agent", agent.name.to_string())], agent.max_concurrent));
         page.family(
-            Kind::Gauge,
+            MetricKind::Gauge,
             "cowhand_agent_places",
             "How many jobs of an agent may run at once.",
             places,
         );
-        let schedules = self.fleet.schedules().await.map_err(Problem::from)?;
+        let schedules = self.fleet.schedules().await.map_err(ApiProblem::from)?;
         let next = schedules.iter().map(|view| {
             let labels = [("agent", view.agent.to_string()), ("schedule", view.schedule.to_string())];
             (labels, view.next_run_at.map_or(0, Timestamp::as_second))
         });
         let help = "When a schedule fires next by the clock; 0 if no time is known.";
-        page.family(Kind::Gauge, "cowhand_schedule_next_run_timestamp_seconds", help, next);
+        page.family(MetricKind::Gauge, "cowhand_schedule_next_run_timestamp_seconds", help, next);
         let schedules = schedules.iter().map(|view| {
             let labels = [
                 ("agent", view.agent.to_string()),
@@ -108,11 +108,16 @@ impl Metrics {
             ];
             (labels, 1)
         });
-        page.family(Kind::Gauge, "cowhand_schedule_status", "1 for the status a schedule has.", schedules);
+        page.family(
+            MetricKind::Gauge,
+            "cowhand_schedule_status",
+            "1 for the status a schedule has.",
+            schedules,
+        );
         Ok(())
     }
 
-    async fn spent(&self, page: &mut Page) -> Result<(), Problem> {
+    async fn spent(&self, page: &mut MetricsText) -> Result<(), ApiProblem> {
         let spent = self.fleet.store().spent_in_all().await?;
         let labels = |agent: &AgentName, model: &Option<String>| {
             [("agent", agent.to_string()), ("model", model.clone().unwrap_or_default())]
@@ -127,35 +132,40 @@ impl Metrics {
             ]
             .map(|(kind, count)| ([agent.clone(), model.clone(), ("kind", kind.to_owned())], count))
         });
-        page.family(Kind::Counter, "cowhand_tokens_total", "Tokens, as agents tell them.", tokens);
+        page.family(MetricKind::Counter, "cowhand_tokens_total", "Tokens, as agents report them.", tokens);
         let cost = spent
             .iter()
             .map(|(agent, model, usage)| (labels(agent, model), usage.cost_usd.unwrap_or_default()));
-        page.family(Kind::Counter, "cowhand_cost_dollars_total", "Dollars, as agents tell them.", cost);
+        page.family(
+            MetricKind::Counter,
+            "cowhand_cost_dollars_total",
+            "Dollars, as agents report them.",
+            cost,
+        );
         Ok(())
     }
 
-    fn work_sources(&self, page: &mut Page) {
+    fn work_sources(&self, page: &mut MetricsText) {
         let quotas = self.fleet.sources().quotas();
         let of = |name: &str| [("source", name.to_owned())];
         let requests = quotas.iter().map(|(name, quota)| (of(name), quota.requests));
         let help = "Requests to work sources since the config was loaded.";
-        page.family(Kind::Counter, "cowhand_work_source_requests_total", help, requests);
+        page.family(MetricKind::Counter, "cowhand_work_source_requests_total", help, requests);
         let unchanged = quotas.iter().map(|(name, quota)| (of(name), quota.conditional_hits));
         let help = "Of these, those that cost nothing because nothing had changed.";
-        page.family(Kind::Counter, "cowhand_work_source_unchanged_total", help, unchanged);
+        page.family(MetricKind::Counter, "cowhand_work_source_unchanged_total", help, unchanged);
         let left =
             quotas.iter().filter_map(|(name, quota)| Some((of(name), quota.rate_limit.as_ref()?.remaining)));
-        let help = "Requests that a work source still takes from us, as it last said.";
-        page.family(Kind::Gauge, "cowhand_work_source_quota_remaining", help, left);
+        let help = "Requests that a work source still accepts, as it last reported.";
+        page.family(MetricKind::Gauge, "cowhand_work_source_quota_remaining", help, left);
     }
 }
 
 pub(super) fn router(metrics: Metrics) -> Router {
-    Router::new().route("/metrics", get(tell)).with_state(metrics)
+    Router::new().route("/metrics", get(serve)).with_state(metrics)
 }
 
-async fn tell(State(metrics): State<Metrics>) -> Result<Response, Problem> {
+async fn serve(State(metrics): State<Metrics>) -> Result<Response, ApiProblem> {
     let text = metrics.page().await?.into_text();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }

@@ -2,20 +2,20 @@
 
 use std::fs;
 
-use super::text::{Kind, Page};
+use super::text::{MetricKind, MetricsText};
 
 /// Writes the metrics; leaves them out where there is no `/proc`.
-pub(super) fn write(page: &mut Page) {
+pub(super) fn write(page: &mut MetricsText) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
     if let Some(kib) = kib.and_then(|kib| kib.parse::<u64>().ok()) {
-        page.single(Kind::Gauge, "process_resident_memory_bytes", "Memory in use.", kib * 1024);
+        page.single(MetricKind::Gauge, "process_resident_memory_bytes", "Memory in use.", kib * 1024);
     }
     if let Some(seconds) = cpu_seconds() {
-        page.single(Kind::Counter, "process_cpu_seconds_total", "Processor time used.", seconds);
+        page.single(MetricKind::Counter, "process_cpu_seconds_total", "Processor time used.", seconds);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        page.single(Kind::Gauge, "process_open_fds", "Open files and connections.", open.count());
+        page.single(MetricKind::Gauge, "process_open_fds", "Open files and connections.", open.count());
     }
 }
 

@@ -8,7 +8,7 @@ use cowhand_core::hook::HookKind;
 use cowhand_core::id::{AgentName, JobId};
 use jiff::{SignedDuration, Timestamp};
 
-use super::text::{Kind, Page};
+use super::text::{MetricKind, MetricsText};
 use cowhand_store::histogram::Histogram;
 use cowhand_store::{Store, StoreError};
 
@@ -39,10 +39,11 @@ type Hook = (AgentName, &'static str, &'static str);
 /// Agent, status and exit reason.
 type Ended = (AgentName, &'static str, &'static str);
 
-const SHORT: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
-const LONG: &[f64] = &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 86_400.0];
+const SHORT_BUCKETS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 600.0];
+const LONG_BUCKETS: &[f64] =
+    &[1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14_400.0, 86_400.0];
 
-const AT_ONCE: u32 = 1000;
+const EVENTS_PER_READ: u32 = 1000;
 
 impl Tally {
     pub(super) fn from(seq: i64) -> Self {
@@ -55,8 +56,8 @@ impl Tally {
             asks: BTreeMap::new(),
             parks: BTreeMap::new(),
             pauses: BTreeMap::new(),
-            lateness: Histogram::new(SHORT),
-            wait: Histogram::new(SHORT),
+            lateness: Histogram::new(SHORT_BUCKETS),
+            wait: Histogram::new(SHORT_BUCKETS),
             durations: BTreeMap::new(),
             waiting: HashMap::new(),
         }
@@ -64,8 +65,8 @@ impl Tally {
 
     pub(super) async fn catch_up(&mut self, store: &Store) -> Result<(), StoreError> {
         loop {
-            let events = store.events_after(self.seq, AT_ONCE).await?;
-            let full = events.len() == AT_ONCE as usize;
+            let events = store.events_after(self.seq, EVENTS_PER_READ).await?;
+            let full = events.len() == EVENTS_PER_READ as usize;
             for event in events {
                 self.seq = event.seq;
                 self.count(event);
@@ -87,7 +88,8 @@ impl Tally {
         };
         let mut ended = |status, reason, seconds: u64| {
             *self.jobs.entry((agent.clone(), status, reason)).or_default() += 1;
-            let durations = self.durations.entry(agent.clone()).or_insert_with(|| Histogram::new(LONG));
+            let durations =
+                self.durations.entry(agent.clone()).or_insert_with(|| Histogram::new(LONG_BUCKETS));
             durations.observe(SignedDuration::from_secs(seconds.cast_signed()).as_secs_f64());
         };
         match fact {
@@ -129,7 +131,7 @@ impl Tally {
         }
     }
 
-    pub(super) fn write(&self, page: &mut Page) {
+    pub(super) fn write(&self, page: &mut MetricsText) {
         let firings = self.firings.iter().map(|((agent, schedule, outcome, reason), count)| {
             let labels = [
                 ("agent", agent.to_string()),
@@ -140,7 +142,7 @@ impl Tally {
             (labels, *count)
         });
         page.family(
-            Kind::Counter,
+            MetricKind::Counter,
             "cowhand_firings_total",
             "Firings since the daemon began, by what became of them.",
             firings,
@@ -159,10 +161,15 @@ impl Tally {
             ];
             (labels, *count)
         });
-        page.family(Kind::Counter, "cowhand_jobs_total", "Jobs that ended since the daemon began.", jobs);
+        page.family(
+            MetricKind::Counter,
+            "cowhand_jobs_total",
+            "Jobs that ended since the daemon began.",
+            jobs,
+        );
         let attempts = self.attempts.iter().map(|(agent, count)| ([("agent", agent.to_string())], *count));
         let help = "Attempts that began since the daemon began.";
-        page.family(Kind::Counter, "cowhand_attempts_total", help, attempts);
+        page.family(MetricKind::Counter, "cowhand_attempts_total", help, attempts);
         let hooks = self.hooks.iter().map(|((agent, kind, outcome), count)| {
             let labels = [
                 ("agent", agent.to_string()),
@@ -172,7 +179,7 @@ impl Tally {
             (labels, *count)
         });
         let help = "Hooks that ended since the daemon began, by what became of them.";
-        page.family(Kind::Counter, "cowhand_hooks_total", help, hooks);
+        page.family(MetricKind::Counter, "cowhand_hooks_total", help, hooks);
         self.write_holds(page);
         let durations = self.durations.iter().map(|(agent, all)| (vec![("agent", agent.as_str())], all));
         page.histograms("cowhand_job_duration_seconds", "From the start of a job to its end.", durations);
@@ -181,21 +188,21 @@ impl Tally {
     }
 
     /// Writes the counts of what held agents back.
-    fn write_holds(&self, page: &mut Page) {
+    fn write_holds(&self, page: &mut MetricsText) {
         let two = |agent: &AgentName, name: &'static str, value: &str| {
             [("agent", agent.to_string()), (name, value.to_owned())]
         };
         let asks = self.asks.iter().map(|((agent, status), count)| (two(agent, "outcome", status), *count));
         let help = "What agents asked of people and was settled since the daemon began.";
-        page.family(Kind::Counter, "cowhand_asks_total", help, asks);
+        page.family(MetricKind::Counter, "cowhand_asks_total", help, asks);
         let parks = self.parks.iter();
         let parks = parks.map(|((agent, provider), count)| (two(agent, "provider", provider), *count));
         let help = "Attempts since the daemon began that a provider's limit ended.";
-        page.family(Kind::Counter, "cowhand_job_parks_total", help, parks);
+        page.family(MetricKind::Counter, "cowhand_job_parks_total", help, parks);
         let pauses = self.pauses.iter();
         let pauses = pauses.map(|((agent, schedule), count)| (two(agent, "schedule", schedule), *count));
         let help = "How often schedules paused themselves since the daemon began.";
-        page.family(Kind::Counter, "cowhand_schedule_pauses_total", help, pauses);
+        page.family(MetricKind::Counter, "cowhand_schedule_pauses_total", help, pauses);
     }
 }
 

@@ -6,19 +6,19 @@ use cowhand_store::histogram::Histogram;
 
 /// All metrics of one moment, as text.
 #[derive(Debug, Default)]
-pub(super) struct Page {
+pub(super) struct MetricsText {
     text: String,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     Counter,
     Gauge,
 }
 
-pub(super) type Labels<'l> = &'l [(&'l str, &'l str)];
+pub(super) type MetricLabels<'l> = &'l [(&'l str, &'l str)];
 
-impl Page {
+impl MetricsText {
     pub(super) fn into_text(self) -> String {
         self.text
     }
@@ -26,7 +26,7 @@ impl Page {
     /// Writes one metric: its description and its samples.
     pub(super) fn family<L, V>(
         &mut self,
-        kind: Kind,
+        kind: MetricKind,
         name: &str,
         help: &str,
         samples: impl IntoIterator<Item = (L, V)>,
@@ -35,8 +35,8 @@ impl Page {
         V: std::fmt::Display,
     {
         let kind = match kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
         };
         self.head(name, help, kind);
         for (labels, value) in samples {
@@ -45,8 +45,8 @@ impl Page {
         }
     }
 
-    pub(super) fn single(&mut self, kind: Kind, name: &str, help: &str, value: impl std::fmt::Display) {
-        self.family(kind, name, help, [(NONE, value)]);
+    pub(super) fn single(&mut self, kind: MetricKind, name: &str, help: &str, value: impl std::fmt::Display) {
+        self.family(kind, name, help, [(NO_LABELS, value)]);
     }
 
     pub(super) fn histograms<'h>(
@@ -74,7 +74,7 @@ impl Page {
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
-    fn sample(&mut self, name: &str, labels: Labels<'_>, value: &impl std::fmt::Display) {
+    fn sample(&mut self, name: &str, labels: MetricLabels<'_>, value: &impl std::fmt::Display) {
         self.text.push_str(name);
         for (number, (key, value)) in labels.iter().enumerate() {
             self.text.push(if number == 0 { '{' } else { ',' });
@@ -88,7 +88,7 @@ impl Page {
     }
 }
 
-const NONE: [(&str, String); 0] = [];
+const NO_LABELS: [(&str, String); 0] = [];
 
 #[cfg(test)]
 mod tests {
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn how_it_is_written() {
-        let mut page = Page::default();
-        page.single(Kind::Gauge, "up", "Whether it is.", 1);
+        let mut page = MetricsText::default();
+        page.single(MetricKind::Gauge, "up", "Whether it is.", 1);
         let labels = [("name", "a \"b\\\nc".to_owned()), ("kind", "x".to_owned())];
-        page.family(Kind::Counter, "jobs_total", "Jobs.", [(labels, 7)]);
+        page.family(MetricKind::Counter, "jobs_total", "Jobs.", [(labels, 7)]);
         let mut histogram = Histogram::new(&[0.5, 1.0]);
         for value in [0.5, 0.7, 9.0] {
             histogram.observe(value);

@@ -7,15 +7,15 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, jobs, left, marks, now, text};
+use super::{PageAnswer, Pages, jobs, marks, now, removed, text};
 use crate::api::{AgentView, Page, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
-pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Path(name): Path<String>) -> PageAnswer {
     let now = now();
     let agent: AgentView = match pages.client.get(&format!("agents/{}", segment(&name))).await {
         Ok(agent) => agent,
-        Err(problem) => return left::page(&pages, &name, None, problem).await,
+        Err(problem) => return removed::page(&pages, &name, None, problem).await,
     };
     let schedules: Page<ScheduleView> = pages.client.get("schedules").await?;
     let mut schedules = schedules.items;
@@ -62,7 +62,7 @@ fn trigger(agent: &AgentView) -> Markup {
 pub(super) fn table(schedules: &[ScheduleView], now: Timestamp) -> Markup {
     if schedules.is_empty() {
         return empty(
-            "It has no schedules: it runs when it is asked. How to write one stands in docs/config.md.",
+            "It has no schedules and runs only when it is triggered. docs/config.md describes schedules.",
             None,
         );
     }

@@ -110,16 +110,16 @@ fn buttons(ask: &Ask) -> Markup {
     match &ask.what {
         Asked::Tool { .. } => html! {
             div.buttons.script {
-                button.primary data-post=(address) data-answer="allow" data-said="It goes on." { "Allow" }
-                button data-post=(address) data-answer="deny" data-said="It is told no." { "Deny" }
+                button.primary data-post=(address) data-answer="allow" data-said="The tool is allowed." { "Allow" }
+                button data-post=(address) data-answer="deny" data-said="The ask is denied." { "Deny" }
             }
         },
         Asked::Question { .. } => html! {
-            form.inline.script data-post=(address) data-said="It is told." {
+            form.inline.script data-post=(address) data-said="The answer is sent." {
                 input type="hidden" name="answer" value="text";
                 input.grow name="message" aria-label="Your answer" placeholder="Your answer" autocomplete="off" required;
                 button.primary { "Answer" }
-                button type="button" data-post=(address) data-answer="deny" data-said="It is told no." { "Refuse" }
+                button type="button" data-post=(address) data-answer="deny" data-said="The ask is denied." { "Refuse" }
             }
         },
     }

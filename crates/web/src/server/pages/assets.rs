@@ -7,7 +7,7 @@ use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::api::{Problem, hash};
+use crate::api::{ApiProblem, hash};
 
 #[derive(Debug)]
 struct Asset {
@@ -48,7 +48,7 @@ pub(super) fn icon() -> String {
 
 pub(super) async fn serve(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let Some(asset) = [&STYLE, &SCRIPT, &ICON].into_iter().find(|asset| asset.name == name) else {
-        return Problem::not_found("there is no such file").into_response();
+        return ApiProblem::not_found("there is no such file").into_response();
     };
     let tag = format!("\"{name}\"");
     let has_it = headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::text::{Text, short};
 use super::{Pages, Refused, marks};
-use crate::api::{Code, Status, segment};
+use crate::api::{Code, StatusView, segment};
 use cowhand_engine::fleet::ScheduleView;
 
 /// Definition of a schedule, with the address of its webhook.
@@ -34,23 +34,23 @@ impl Pages {
     }
 
     async fn webhook(&self, view: &ScheduleView) -> Result<Option<String>, Refused> {
-        let status: Status = self.client.get("status").await?;
+        let status: StatusView = self.client.get("status").await?;
         let (agent, schedule) = (segment(view.agent.as_str()), segment(view.schedule.as_str()));
         Ok(status.daemon.url.map(|url| format!("{url}/hooks/{agent}/{schedule}")))
     }
 }
 
 /// Keys that the page shows elsewhere.
-const ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
+const SHOWN_ELSEWHERE: [&str; 3] = ["type", "prompt", "timezone"];
 
 pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
-    let written = definition.written.iter().filter(|(key, _)| !ELSEWHERE.contains(&key.as_str()));
+    let written = definition.written.iter().filter(|(key, _)| !SHOWN_ELSEWHERE.contains(&key.as_str()));
     let is_timed = ["cron", "interval", "delay"].contains(&view.kind.as_str());
     let own = definition.written.get("prompt").and_then(Value::as_str);
     let content = html! {
         dl.grid {
             div { dt { "type" } dd { code { (view.kind) } } }
-            @for (key, value) in written { div { dt { (short(key, 40)) } dd { code.any { (short(&said(value), 300)) } } } }
+            @for (key, value) in written { div { dt { (short(key, 40)) } dd { code.any { (short(&formatted(value), 300)) } } } }
             @if is_timed { div { dt { "timezone" } dd { code { (view.timezone) } } } }
             @if let Some(address) = &definition.webhook { div { dt { "Webhook address" } dd { code.any { (Text(address)) } } } }
         }
@@ -60,11 +60,11 @@ pub(super) fn part(definition: &Definition, view: &ScheduleView) -> Markup {
             (None, None) => p.muted { "It has no prompt of its own." },
         }
     };
-    super::layout::part("definition", "Definition", &html! { span.muted { "as the config says" } }, &content)
+    super::layout::part("definition", "Definition", &html! { span.muted { "as in the config" } }, &content)
 }
 
 /// Formats a text as it is, any other value as JSON.
-fn said(value: &Value) -> String {
+fn formatted(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 

@@ -8,40 +8,40 @@ use similar::{ChangeTag, TextDiff};
 
 use super::layout::{Frame, Tab};
 use super::text::plain;
-use super::{Answer, Pages, marks, output};
-use crate::api::{Problem, segment};
+use super::{PageAnswer, Pages, marks, output};
+use crate::api::{ApiProblem, segment};
 
 /// Largest number of lines of output that are compared.
-const MOST_LINES: usize = 2000;
+const MAX_COMPARED_LINES: usize = 2000;
 /// Time limit of a comparison: two texts with nothing in common take long.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(500);
+const COMPARE_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(500);
 
-pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Path(id): Path<String>) -> PageAnswer {
     let job: JobRecord = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let parent = job.forked_from.as_ref().or(job.retry_of.as_ref());
     let Some(parent) = parent else {
-        return Err(Problem::not_found(format!("{} came from no other job", job.id)).into());
+        return Err(ApiProblem::not_found(format!("{} came from no other job", job.id)).into());
     };
     let parent: JobRecord = pages.client.get(&format!("jobs/{parent}")).await?;
     let prompts = [&parent, &job].map(|job| plain(job.prompt.as_deref().unwrap_or_default()));
-    let outputs = [said(&pages, &parent.id).await?, said(&pages, &job.id).await?];
+    let outputs = [output_text(&pages, &parent.id).await?, output_text(&pages, &job.id).await?];
     let main = html! {
         div.page-head { div { p.over { (marks::agent(&job.agent)) } h1 { "What is different" } } }
         p.lead { "From " (marks::job(&parent.id)) " to " (marks::job(&job.id)) "." }
         section.part aria-labelledby="prompts" { div.part-head { h2 #prompts { "Prompt" } } (table(&prompts)) }
         section.part aria-labelledby="outputs" {
-            div.part-head { h2 #outputs { "Output" } span.muted { "the first " (MOST_LINES) " lines of each" } }
+            div.part-head { h2 #outputs { "Output" } span.muted { "the first " (MAX_COMPARED_LINES) " lines of each" } }
             (table(&outputs))
         }
     };
     pages.page(Frame { title: "What is different", tab: Tab::Jobs, follow: None }, main).await
 }
 
-async fn said(pages: &Pages, job: &JobId) -> Result<String, Problem> {
+async fn output_text(pages: &Pages, job: &JobId) -> Result<String, ApiProblem> {
     let mut answer = pages.client.lines(&format!("jobs/{job}/output")).await?;
     let mut text = String::new();
     let mut count = 0;
-    while count < MOST_LINES {
+    while count < MAX_COMPARED_LINES {
         let Some(line) = answer.next().await? else { break };
         if let Some(said) = output::in_short(&line) {
             text.push_str(&said);
@@ -56,7 +56,7 @@ fn table([before, after]: &[String; 2]) -> Markup {
     if before == after {
         return html! { p.empty { "The same." } };
     }
-    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before.as_str(), after.as_str());
+    let diff = TextDiff::configure().timeout(COMPARE_TIMEOUT).diff_lines(before.as_str(), after.as_str());
     html! {
         div.diff role="group" tabindex="0" aria-label="Differences" {
             @for change in diff.iter_all_changes() {

@@ -7,22 +7,22 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty};
-use super::{Answer, Pages, Params, marks, text};
+use super::{PageAnswer, Pages, Params, marks, text};
 use crate::api::Page;
 
-const PAGE: i64 = 100;
+const EVENTS_PER_PAGE: i64 = 100;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct EventsPageQuery {
     /// Events up to this one; unset means the newest.
     before: Option<i64>,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<EventsPageQuery>) -> PageAnswer {
     let newest = pages.newest_event().await?;
     let end = asked.before.map_or(newest, |before| before.min(newest));
-    let start = (end - PAGE).max(0);
+    let start = (end - EVENTS_PER_PAGE).max(0);
     let events: Page<Event> =
         pages.client.get(&format!("events?after={start}&limit={}", (end - start).max(1))).await?;
     let events: Vec<Event> = events.items.into_iter().filter(|event| event.seq <= end).rev().collect();

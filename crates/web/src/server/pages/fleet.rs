@@ -12,14 +12,14 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, asks, budgets, marks, now, text};
-use crate::api::{AgentView, Page, Problem, Status, Total, UsageView, left_sentence, segment};
+use super::{PageAnswer, Pages, asks, budgets, marks, now, text};
+use crate::api::{AgentView, ApiProblem, Page, StatusView, Total, UsageView, left_sentence, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
-pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
     let client = &pages.client;
-    let status: Status = client.get("status").await?;
+    let status: StatusView = client.get("status").await?;
     let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
     let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=10").await?;
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
@@ -55,10 +55,10 @@ pub(super) async fn page(State(pages): State<Pages>) -> Answer {
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
 }
 
-async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, Problem> {
+async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
     let mut lines = Vec::new();
     for job in running {
-        lines.push(pages.tail(&job.id).await?.said);
+        lines.push(pages.tail(&job.id).await?.last_line);
     }
     Ok(lines)
 }
@@ -73,8 +73,8 @@ fn more(all: usize, shown: usize, status: &str) -> Markup {
     }
 }
 
-fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
-    let Status { daemon, agents, running, queued, given_up, untold, .. } = status;
+fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -> Markup {
+    let StatusView { daemon, agents, running, queued, given_up, untold, .. } = status;
     let tokens = tokens(&today.usage);
     html! {
         div.page-head #head data-live {
@@ -85,7 +85,7 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
                 span { (agents.len()) @if agents.len() == 1 { " agent" } @else { " agents" } }
                 span { (running) " running" }
                 span { (queued) " waiting" }
-                @if !untold.is_empty() { a.bad href="/work" { (untold.len()) " not told" } }
+                @if !untold.is_empty() { a.bad href="/work" { (untold.len()) " not reported" } }
                 @if !given_up.is_empty() { a.bad href="/work" { (given_up.len()) " given up" } }
                 a href="/usage" title={ "today, in " (spent.time_zone) } {
                     @match today.usage.cost_usd {
@@ -101,7 +101,7 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
 }
 
 /// Shows problems that concern the whole fleet.
-fn alerts(status: &Status, schedules: &[ScheduleView], now: Timestamp) -> Markup {
+fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Markup {
     let poor = schedules.iter().filter(|view| view.skip_note_reason == Some(SkipReason::OverBudget));
     // Each budget once, for any number of schedules.
     let poor: BTreeSet<&str> = poor.filter_map(|view| view.skip_note.as_deref()).collect();
@@ -179,7 +179,7 @@ fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Marku
                         (marks::job(&job.id))
                         @if let Some(since) = job.attempt_started_at { (marks::elapsed(since, now)) }
                     }
-                    p.last-line { @if line.is_empty() { span.muted { "has said nothing yet" } } @else { (line) } }
+                    p.last-line { @if line.is_empty() { span.muted { "no output yet" } } @else { (line) } }
                 }
             }
         }
@@ -210,7 +210,7 @@ fn fires_next(mut schedules: Vec<ScheduleView>, now: Timestamp) -> Markup {
     schedules.sort_by_key(|schedule| schedule.next_run_at);
     if schedules.is_empty() {
         return empty(
-            "No schedule is waiting for a time. All schedules, and how they stand:",
+            "No schedule is waiting for a time. To list all schedules:",
             Some("cowhand schedule list"),
         );
     }

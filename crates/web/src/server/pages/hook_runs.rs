@@ -30,14 +30,14 @@ fn row(hook: &HookRun) -> Markup {
             td.wide { @match hook.ended_at.or(hook.started_at) { Some(time) => (marks::at(time)), None => span.muted { "–" } } }
             td.grow {
                 @if let Some(reason) = &hook.reason { p.any.reason { (Text(reason)) } }
-                @if let Some(said) = hook.said.as_deref().filter(|said| !said.trim().is_empty()) { (said_in(said)) }
+                @if let Some(said) = hook.said.as_deref().filter(|said| !said.trim().is_empty()) { (output_block(said)) }
             }
         }
     }
 }
 
 /// Shows a single line as it is; a longer text folded behind its first line.
-fn said_in(said: &str) -> Markup {
+fn output_block(said: &str) -> Markup {
     let said = plain(said);
     let said = said.trim();
     html! {

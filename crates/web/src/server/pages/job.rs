@@ -9,14 +9,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab};
-use super::output::{PAGE, View, Window};
+use super::output::{LINES_PER_PAGE, OutputWindow, View};
 use super::text::{self, Text};
-use super::{Answer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
-use crate::api::{Cancellation, JobView, SourceTold, Waits, segment};
+use super::{PageAnswer, Pages, Params, asks, hook_runs, marks, now, reports, workspace};
+use crate::api::{Cancellation, JobView, SourceReport, Waits, segment};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct JobPageQuery {
     view: Shown,
     /// Number of lines to skip.
     after: Option<u64>,
@@ -36,8 +36,8 @@ enum Shown {
 pub(super) async fn page(
     State(pages): State<Pages>,
     Path(id): Path<String>,
-    Params(asked): Params<Asked>,
-) -> Answer {
+    Params(asked): Params<JobPageQuery>,
+) -> PageAnswer {
     let now = now();
     let view: JobView = pages.client.get(&format!("jobs/{}", segment(&id))).await?;
     let chain = followups(&view);
@@ -49,7 +49,7 @@ pub(super) async fn page(
         div #head data-live { (head(&job, waits.as_ref(), cancellation.as_ref(), source_told.as_ref(), now)) (chain) (reports::part(report.as_ref())) @if workspace::moves(&job, workspace.as_ref(), now) { span data-poll {} } }
         (asks::of_job(&asks))
         (asks::denied(&denials))
-        (told(&job))
+        (prompt_part(&job))
         (hook_runs::part(&hooks))
         (workspace::part(&job.id, workspace.as_ref(), changes.as_ref()))
         (output(&job, view, &window))
@@ -64,7 +64,7 @@ fn head(
     job: &JobRecord,
     waits: Option<&Waits>,
     cancellation: Option<&Cancellation>,
-    told: Option<&SourceTold>,
+    source_report: Option<&SourceReport>,
     now: Timestamp,
 ) -> Markup {
     let address = format!("/api/v1/jobs/{}", job.id);
@@ -113,7 +113,7 @@ fn head(
             }
             @if let Some(item) = &job.work_item {
                 div { dt { "Work item" } dd.any { code { (item.id) } " " (text::short(&item.title, 80))
-                    @if let Some(told) = told { p.muted { (text::short(&told.sentence(), 200)) } } } }
+                    @if let Some(report) = source_report { p.muted { (text::short(&report.sentence(), 200)) } } } }
             }
         }
         @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (Text(&assumed)) } }
@@ -150,7 +150,7 @@ fn origin(job: &JobId, parent: &JobId) -> Markup {
     html! { (marks::job(parent)) " " a href={ "/jobs/" (job.as_str()) "/diff" } { "what is different" } }
 }
 
-fn told(job: &JobRecord) -> Markup {
+fn prompt_part(job: &JobRecord) -> Markup {
     let prompt = job.prompt.as_deref().unwrap_or_default();
     html! {
         @if !prompt.is_empty() {
@@ -159,7 +159,7 @@ fn told(job: &JobRecord) -> Markup {
     }
 }
 
-fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
+fn output(job: &JobRecord, view: View, window: &OutputWindow) -> Markup {
     let base = format!("/jobs/{}", job.id);
     let lives = matches!(job.status, JobStatus::Pending | JobStatus::Running);
     let is_last = window.end() >= window.total;
@@ -177,11 +177,11 @@ fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
                     a href={ (base) "?view=raw#output" } aria-current=[(view == View::Raw).then_some("true")] { "Raw" }
                 }
             }
-            @if window.total == 0 && !lives { p.empty { "It said nothing, or it ran on another machine." } }
+            @if window.total == 0 && !lives { p.empty { "It has no output, or it ran on another machine." } }
             @if window.after > 0 {
                 nav.pager aria-label="Earlier output" {
                     a href=(part(0)) { "First" }
-                    a href=(part(window.after.saturating_sub(PAGE))) { "Earlier" }
+                    a href=(part(window.after.saturating_sub(LINES_PER_PAGE))) { "Earlier" }
                 }
             }
             div.lines #lines role="log" aria-label="Output of the job" tabindex="0" data-stream=[live] { @if lives && is_last { (window.growing(view)) } @else { (window.rendered(view)) } }
@@ -196,7 +196,7 @@ fn output(job: &JobRecord, view: View, window: &Window) -> Markup {
     }
 }
 
-fn place(window: &Window) -> String {
+fn place(window: &OutputWindow) -> String {
     match window.total {
         0 => "no lines yet".to_owned(),
         1 => "1 line".to_owned(),
@@ -211,7 +211,7 @@ fn fork(job: &JobRecord) -> Markup {
         dialog #fork aria-labelledby="fork-title" {
             form data-post={ "/api/v1/jobs/" (job.id.as_str()) "/fork" } data-then="job" {
                 h2 #fork-title { "Fork" }
-                p.muted { "A new job that goes on from this one's session, with this prompt." }
+                p.muted { "Creates a new job that continues this job's session with this prompt." }
                 label for="fork-prompt" { "Prompt" }
                 textarea #fork-prompt name="prompt" rows="8" { (text::plain(job.prompt.as_deref().unwrap_or_default())) }
                 div.buttons {

@@ -7,13 +7,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty};
-use super::{Answer, Pages, Params, marks, now, query};
+use super::{PageAnswer, Pages, Params, marks, now, query};
 use crate::api::{AgentView, Page, segment};
 
 /// Query of the page. All fields are text, and empty where a form leaves them empty.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct JobsPageQuery {
     agent: String,
     schedule: String,
     status: String,
@@ -22,7 +22,7 @@ pub(super) struct Asked {
     after: String,
 }
 
-impl Asked {
+impl JobsPageQuery {
     fn fields(&self) -> [(&'static str, &str); 5] {
         [
             ("agent", &self.agent),
@@ -56,7 +56,7 @@ const TRIGGERS: [TriggerType; 8] = [
     TriggerType::Fork,
 ];
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<JobsPageQuery>) -> PageAnswer {
     let now = now();
     let after =
         if asked.after.is_empty() { String::new() } else { format!("after={}&", segment(&asked.after)) };
@@ -83,7 +83,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked
     pages.page(Frame { title: "Jobs", tab: Tab::Jobs, follow: None }, main).await
 }
 
-fn filters(asked: &Asked, agents: &[AgentView]) -> Markup {
+fn filters(asked: &JobsPageQuery, agents: &[AgentView]) -> Markup {
     let names = agents.iter().map(|agent| agent.name.as_str());
     html! {
         form.filters action="/jobs" method="get" role="search" aria-label="Filter jobs" {

@@ -60,7 +60,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Mark
                 }
                 p.pulse #pulse role="status" aria-live="polite" hidden {}
                 main #main tabindex="-1" { (main) }
-                p.note.no-script { "This browser runs no script: pages can be read, times are UTC, and to change something there is the command line." }
+                p.note.no-script { "Scripts are turned off in this browser. Pages can be read and times are UTC; use the command line to make changes." }
                 (keys())
                 (confirm())
                 p.said #said role="status" aria-live="polite" {}
@@ -70,7 +70,7 @@ pub(super) fn page(frame: &Frame<'_>, seq: Option<i64>, asks: usize, main: &Mark
 }
 
 /// Builds a page for visitors who are not logged in: it reveals nothing about the fleet.
-pub(super) fn bare(title: &str, main: &Markup) -> Markup {
+pub(super) fn public_page(title: &str, main: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {

@@ -13,19 +13,19 @@ use serde::Deserialize;
 
 use super::Pages;
 use super::output::{View, growing};
-use crate::api::{Lines, Problem, segment};
+use crate::api::{ApiProblem, Lines, segment};
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct LiveQuery {
     #[serde(default)]
     after: u64,
     #[serde(default)]
     raw: u8,
 }
 
-/// Largest number of lines in one event; `GATHER` is how long an event that is not full waits for more.
-const MOST: usize = 250;
-const GATHER: Duration = Duration::from_millis(40);
+/// Largest number of lines in one event; `GATHER_TIME` is how long an event that is not full waits for more.
+const MAX_LINES_PER_EVENT: usize = 250;
+const GATHER_TIME: Duration = Duration::from_millis(40);
 
 struct Live {
     lines: Lines,
@@ -38,8 +38,8 @@ struct Live {
 enum End {
     NotYet,
     /// The job has ended and all its lines were sent; the page has not been notified yet.
-    ToTell,
-    Told,
+    Pending,
+    Sent,
 }
 
 /// Streams the output. The id of each event is the number of its last line, so that a browser can continue
@@ -47,9 +47,9 @@ enum End {
 pub(super) async fn stream(
     State(pages): State<Pages>,
     Path(job): Path<String>,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<LiveQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let JobRecord { id: job, .. } = pages.client.get(&format!("jobs/{}", segment(&job))).await?;
     let known = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let line = known.unwrap_or(asked.after);
@@ -70,12 +70,12 @@ impl Live {
         let mut page = String::new();
         let mut gathered = 0;
         // Wait for the first line, and only briefly for those after it.
-        while self.end == End::NotYet && gathered < MOST {
+        while self.end == End::NotYet && gathered < MAX_LINES_PER_EVENT {
             let next = self.lines.next();
             let line = if gathered == 0 {
                 next.await
             } else {
-                match tokio::time::timeout(GATHER, next).await {
+                match tokio::time::timeout(GATHER_TIME, next).await {
                     Ok(line) => line,
                     Err(_) => break,
                 }
@@ -86,16 +86,16 @@ impl Live {
                     gathered += 1;
                     page.push_str(&growing(self.line, &line, self.view).into_string());
                 }
-                Ok(None) => self.end = End::ToTell,
-                Err(_) => self.end = End::Told,
+                Ok(None) => self.end = End::Pending,
+                Err(_) => self.end = End::Sent,
             }
         }
         let event = Event::default().id(self.line.to_string());
         if gathered > 0 {
             return Some(event.data(page));
         }
-        let tell = self.end == End::ToTell;
-        self.end = End::Told;
-        tell.then(|| event.event("end").data("the job has ended"))
+        let is_pending = self.end == End::Pending;
+        self.end = End::Sent;
+        is_pending.then(|| event.event("end").data("the job has ended"))
     }
 }

@@ -14,23 +14,23 @@ use tracing::{info, warn};
 
 use super::text::Text;
 use super::{Pages, outside};
-use crate::api::{Code, Logins, Problem, TokenAsked, TokenMade};
-use crate::server::limit::Limit;
+use crate::api::{ApiProblem, Code, Logins, TokenAsked, TokenMade};
+use crate::server::rate_limit::RateLimit;
 use cowhand_store::audit;
 
-const DAYS: u32 = 30;
+const TOKEN_DAYS: u32 = 30;
 
 #[derive(Debug, Clone)]
 pub(super) struct Login {
     codes: Logins,
     /// Limit on attempts of an address.
-    tries: Arc<Limit>,
+    tries: Arc<RateLimit>,
     has_tls: bool,
 }
 
 impl Login {
     pub(super) fn new(codes: Logins, has_tls: bool) -> Self {
-        Self { codes, tries: Arc::new(Limit::new(10, Duration::from_secs(6))), has_tls }
+        Self { codes, tries: Arc::new(RateLimit::new(10, Duration::from_secs(6))), has_tls }
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn enter(
             StatusCode::UNAUTHORIZED,
             "This link is used up",
             &html! {
-                p.lead { "A link works once, and for ten minutes. Type this where the fleet runs, and open what it prints:" }
+                p.lead { "A link works once, and for ten minutes. Run this where the fleet runs, and open the link that it prints:" }
                 pre.type-this { "cowhand dashboard" }
                 p { "If you are in already, " a href="/" { "go to the fleet" } "." }
             },
@@ -57,7 +57,7 @@ pub(super) async fn enter(
     };
     let made = audit::by(Actor::Link { from: peer.ip() }, token(&pages)).await.map_err(not_now)?;
     info!(peer = %peer.ip(), name = %made.about.name, "a browser has come in");
-    let seconds = u64::from(DAYS) * 24 * 60 * 60;
+    let seconds = u64::from(TOKEN_DAYS) * 24 * 60 * 60;
     let secure = if pages.login.has_tls { "; Secure" } else { "" };
     let cookie = format!(
         "{}={}; Max-Age={seconds}; Path=/; HttpOnly; SameSite=Strict{secure}",
@@ -65,7 +65,7 @@ pub(super) async fn enter(
         made.token
     );
     let cookie = HeaderValue::from_str(&cookie)
-        .map_err(|_| Problem::unavailable("the cookie cannot be written").into_response())?;
+        .map_err(|_| ApiProblem::unavailable("the cookie cannot be written").into_response())?;
     let mut response = Redirect::to("/").into_response();
     response.headers_mut().insert(header::SET_COOKIE, cookie);
     taken.use_up();
@@ -73,12 +73,12 @@ pub(super) async fn enter(
 }
 
 /// Builds the page for a login that could not be completed; the link is not used up.
-fn not_now(problem: Problem) -> Response {
+fn not_now(problem: ApiProblem) -> Response {
     warn!("a browser could not come in: {problem}");
     let message = problem.message.clone();
     outside(
         problem.into_response().status(),
-        "Nobody can come in at the moment",
+        "Nobody can log in at the moment",
         &html! {
             p.lead { (Text(&message)) }
             p { "The link is not used up: open the same link again when this is over, within ten minutes of its making." }
@@ -87,8 +87,8 @@ fn not_now(problem: Problem) -> Response {
 }
 
 /// Creates a token with a free name.
-async fn token(pages: &Pages) -> Result<TokenMade, Problem> {
-    let expires_in = format!("{DAYS}d").parse().map_err(|_| Problem::unavailable("no such time"))?;
+async fn token(pages: &Pages) -> Result<TokenMade, ApiProblem> {
+    let expires_in = format!("{TOKEN_DAYS}d").parse().map_err(|_| ApiProblem::unavailable("no such time"))?;
     let mut asked =
         TokenAsked { name: String::new(), scope: Some(Scope::Admin), expires_in: Some(expires_in) };
     let mut tries = 0;
@@ -109,9 +109,9 @@ pub(super) fn stranger(was_given: bool) -> Response {
         StatusCode::UNAUTHORIZED,
         title,
         &html! {
-            p.lead { "Type this where the fleet runs, and open the link that it prints:" }
+            p.lead { "Run this where the fleet runs, and open the link that it prints:" }
             pre.type-this { "cowhand dashboard" }
-            p.muted { "The link works once. After it, this browser is known for " (DAYS) " days; "
+            p.muted { "The link works once. After it, this browser is known for " (TOKEN_DAYS) " days; "
                 code { "cowhand token list" } " shows it and " code { "cowhand token revoke" } " ends it." }
         },
     )

@@ -111,12 +111,12 @@ pub(super) fn count(number: u64) -> String {
 }
 
 pub(super) fn cost(usage: Option<&JobUsage>) -> Markup {
-    let told = usage.and_then(|usage| usage.total_cost_usd);
+    let reported = usage.and_then(|usage| usage.total_cost_usd);
     let assumed = usage.and_then(|usage| usage.assumed_usd);
     html! {
         @if let Some(assumed) = assumed {
-            span.number title=[usage.and_then(assumed_sentence)] { "≤ " (money(told.unwrap_or_default() + assumed)) }
-        } @else if let Some(dollars) = told {
+            span.number title=[usage.and_then(assumed_sentence)] { "≤ " (money(reported.unwrap_or_default() + assumed)) }
+        } @else if let Some(dollars) = reported {
             span.number { (money(dollars)) }
         } @else {
             span.muted { "–" }

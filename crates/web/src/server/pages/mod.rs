@@ -16,11 +16,11 @@ mod hook_runs;
 mod job;
 mod jobs;
 mod layout;
-mod left;
 mod live;
 mod login;
 mod marks;
 mod output;
+mod removed;
 mod reports;
 mod schedule;
 mod settings;
@@ -48,7 +48,7 @@ use maud::{Markup, html};
 use serde::de::DeserializeOwned;
 
 use super::access::{Access, Caller};
-use crate::api::{Api, Client, Code, Page, Problem, other_method, readable_path, segment};
+use crate::api::{Api, ApiProblem, Client, Code, Page, other_method, readable_path, segment};
 use layout::{Frame, Tab};
 
 tokio::task_local! {
@@ -75,17 +75,17 @@ impl Pages {
     }
 
     /// Returns the number of the newest event: later events are new to the page.
-    async fn newest_event(&self) -> Result<i64, Problem> {
+    async fn newest_event(&self) -> Result<i64, ApiProblem> {
         let page: Page<Event> = self.client.get("events?limit=1").await?;
         Ok(page.items.last().map_or(0, |event| event.seq))
     }
 
     /// Returns the number of open asks, for the title.
-    async fn open_asks(&self) -> Result<usize, Problem> {
+    async fn open_asks(&self) -> Result<usize, ApiProblem> {
         Ok(self.client.get::<Page<Ask>>("asks").await?.items.len())
     }
 
-    async fn page(&self, frame: Frame<'_>, main: Markup) -> Answer {
+    async fn page(&self, frame: Frame<'_>, main: Markup) -> PageAnswer {
         let seq = match KNOWN.try_get() {
             Ok(seq) => seq,
             // The page is one that needs no login.
@@ -104,23 +104,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let query = Query::from_request_parts(parts, state).await;
-        query.map(|Query(params)| Self(params)).map_err(|error| Problem::bad_query(&error.body_text()).into())
+        query
+            .map(|Query(params)| Self(params))
+            .map_err(|error| ApiProblem::bad_query(&error.body_text()).into())
     }
 }
 
 /// Answers every path that nothing else answers.
 async fn nowhere(uri: Uri) -> Refused {
-    Problem::not_found(format!("there is no page {}", uri.path())).into()
+    ApiProblem::not_found(format!("there is no page {}", uri.path())).into()
 }
 
 /// Page, or the problem why there is none, which is a page as well.
-type Answer = Result<Response, Refused>;
+type PageAnswer = Result<Response, Refused>;
 
 #[derive(Debug)]
-struct Refused(Problem);
+struct Refused(ApiProblem);
 
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
+impl From<ApiProblem> for Refused {
+    fn from(problem: ApiProblem) -> Self {
         Self(problem)
     }
 }
@@ -200,7 +202,7 @@ pub(super) async fn harden(request: Request, next: Next) -> Response {
 
 /// Builds a standalone page, for visitors who are not logged in.
 fn outside(status: StatusCode, title: &str, main: &Markup) -> Response {
-    (status, Html(layout::bare(title, main).into_string())).into_response()
+    (status, Html(layout::public_page(title, main).into_string())).into_response()
 }
 
 /// Returns the fields that are set, as a query.

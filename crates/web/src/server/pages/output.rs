@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::Pages;
 use super::text::{Text, short};
-use crate::api::Problem;
+use crate::api::ApiProblem;
 
 /// Form in which the output is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,11 +19,11 @@ pub(super) enum View {
 }
 
 /// Number of lines on one page.
-pub(super) const PAGE: u64 = 1000;
+pub(super) const LINES_PER_PAGE: u64 = 1000;
 
 /// Part of the output, with its position.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(super) struct OutputWindow {
     /// Number of lines before it.
     pub(super) after: u64,
     /// Number of all lines.
@@ -33,19 +33,20 @@ pub(super) struct Window {
 
 impl Pages {
     /// Returns the lines after `after`, or the last ones.
-    pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<Window, Problem> {
+    pub(super) async fn window(&self, job: &JobId, after: Option<u64>) -> Result<OutputWindow, ApiProblem> {
         let total = self.tail(job).await?.lines;
-        let after = after.unwrap_or_else(|| total.saturating_sub(PAGE)).min(total);
-        let mut answer = self.client.lines(&format!("jobs/{job}/output?after={after}&limit={PAGE}")).await?;
+        let after = after.unwrap_or_else(|| total.saturating_sub(LINES_PER_PAGE)).min(total);
+        let mut answer =
+            self.client.lines(&format!("jobs/{job}/output?after={after}&limit={LINES_PER_PAGE}")).await?;
         let mut lines = Vec::new();
         while let Some(line) = answer.next().await? {
             lines.push(line);
         }
-        Ok(Window { after, total, lines })
+        Ok(OutputWindow { after, total, lines })
     }
 }
 
-impl Window {
+impl OutputWindow {
     pub(super) fn end(&self) -> u64 {
         self.after + self.lines.len() as u64
     }
@@ -173,8 +174,8 @@ fn one_value(input: &Value) -> String {
     let text = match input {
         Value::Object(fields) => {
             let first = ["command", "file_path", "path", "pattern", "query", "url", "description", "prompt"];
-            let told = first.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
-            told.map_or_else(|| input.to_string(), ToOwned::to_owned)
+            let value = first.iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
+            value.map_or_else(|| input.to_string(), ToOwned::to_owned)
         }
         other => pretty(other),
     };

@@ -8,19 +8,19 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
-use super::{Answer, Pages, definition, left, marks, now, text};
+use super::{PageAnswer, Pages, definition, marks, now, removed, text};
 use crate::api::{FiringView, Page, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(
     State(pages): State<Pages>,
     Path((agent, schedule)): Path<(String, String)>,
-) -> Answer {
+) -> PageAnswer {
     let now = now();
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
     let view: ScheduleView = match pages.client.get(&base).await {
         Ok(view) => view,
-        Err(problem) => return left::page(&pages, &agent, Some(&schedule), problem).await,
+        Err(problem) => return removed::page(&pages, &agent, Some(&schedule), problem).await,
     };
     let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
     let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;

@@ -9,14 +9,17 @@ use serde_json::Value;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::{Text, short};
-use super::{Answer, Pages, marks, now};
-use crate::api::{Code, NodeView, Page, Problem, Status, segment};
+use super::{PageAnswer, Pages, marks, now};
+use crate::api::{ApiProblem, Code, NodeView, Page, StatusView, segment};
 use cowhand_store::TokenRecord;
 
-pub(super) async fn page(State(pages): State<Pages>, Extension(caller): Extension<TokenRecord>) -> Answer {
+pub(super) async fn page(
+    State(pages): State<Pages>,
+    Extension(caller): Extension<TokenRecord>,
+) -> PageAnswer {
     let now = now();
     let client = &pages.client;
-    let status: Status = client.get("status").await?;
+    let status: StatusView = client.get("status").await?;
     let nodes: Page<NodeView> = client.get("nodes").await?;
     let tokens = match caller.scope {
         Scope::Admin => Some(client.get::<Page<TokenRecord>>("tokens").await?.items),
@@ -90,10 +93,10 @@ fn nodes_table(nodes: &[NodeView], now: Timestamp) -> Markup {
     }
 }
 
-fn config_text(config: Option<&Value>) -> Result<Markup, Problem> {
+fn config_text(config: Option<&Value>) -> Result<Markup, ApiProblem> {
     let Some(config) = config else {
-        return Ok(html! { p.empty { "This fleet was given its agents by a program." } });
+        return Ok(html! { p.empty { "A program defined the agents of this fleet; it has no config." } });
     };
-    let text = serde_saphyr::to_string(config).map_err(|error| Problem::unavailable(error.to_string()))?;
+    let text = serde_saphyr::to_string(config).map_err(|error| ApiProblem::unavailable(error.to_string()))?;
     Ok(html! { pre.block.tall tabindex="0" aria-label="Config" { (Text(&text)) } })
 }

@@ -7,7 +7,7 @@ use cowhand_core::id::JobId;
 
 use super::Pages;
 use super::output;
-use crate::api::Problem;
+use crate::api::ApiProblem;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tails(Arc<Mutex<HashMap<JobId, Tail>>>);
@@ -17,29 +17,29 @@ pub(super) struct Tail {
     /// Number of lines.
     pub(super) lines: u64,
     /// Last line of interest to a person.
-    pub(super) said: String,
+    pub(super) last_line: String,
 }
 
 /// Largest number of remembered jobs.
-const MOST: usize = 500;
+const MAX_CACHED_TAILS: usize = 500;
 
 impl Pages {
-    pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, Problem> {
+    pub(super) async fn tail(&self, job: &JobId) -> Result<Tail, ApiProblem> {
         let known = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner).get(job).cloned();
         let mut tail = known.unwrap_or_default();
         let mut lines = self.client.lines(&format!("jobs/{job}/output?after={}", tail.lines)).await?;
         let mut last = None;
         while let Some(line) = lines.next().await? {
             tail.lines += 1;
-            if let Some(said) = output::in_short(&line) {
-                last = Some(said);
+            if let Some(text) = output::in_short(&line) {
+                last = Some(text);
             }
         }
-        if let Some(said) = last {
-            tail.said = said;
+        if let Some(line) = last {
+            tail.last_line = line;
         }
         let mut all = self.tails.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST {
+        if all.len() >= MAX_CACHED_TAILS {
             all.clear();
         }
         all.insert(job.clone(), tail.clone());

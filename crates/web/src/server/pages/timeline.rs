@@ -9,17 +9,17 @@ use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty};
 use super::text::short;
-use super::{Answer, Pages, marks};
+use super::{PageAnswer, Pages, marks};
 use crate::api::{Lane, PastFiring, Timeline};
 
-pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let timeline: Timeline = pages.client.get("timeline").await?;
     let scale = Scale { from: timeline.from, to: timeline.to };
     let main = html! {
         div.page-head { h1 { "Timeline" } (legend()) }
         section #timeline data-live aria-label="The last and the next 24 hours" {
             @if timeline.schedules.is_empty() {
-                (empty("No agent has schedules; `schedules` in the fleet's file adds some. All that can stand there:", Some("cowhand config schema")))
+                (empty("No agent has schedules. Add some with `schedules` in the fleet's file. To show all its keys:", Some("cowhand config schema")))
             } @else {
                 div.lane.axis { span {} (axis(&scale, timeline.now)) }
                 @for lane in &timeline.schedules { (row(lane, &scale, timeline.now)) }
@@ -59,7 +59,7 @@ struct Mark {
 }
 
 /// Distance, in percent, below which marks of one kind are merged.
-const CLOSE: f64 = 0.4;
+const MERGE_DISTANCE: f64 = 0.4;
 
 fn row(lane: &Lane, scale: &Scale, now: Timestamp) -> Markup {
     let count = |kind: &str| lane.firings.iter().filter(|firing| kind_of(firing) == kind).count();
@@ -107,7 +107,7 @@ fn marks_of(lane: &Lane, scale: &Scale, now: Timestamp) -> Vec<Mark> {
     let mut together: Vec<Mark> = Vec::new();
     for mark in past.chain(of_wait(lane, scale, now)).chain(planned) {
         match together.last_mut() {
-            Some(last) if last.kind == mark.kind && mark.at - last.until < CLOSE => {
+            Some(last) if last.kind == mark.kind && mark.at - last.until < MERGE_DISTANCE => {
                 last.until = last.until.max(mark.until);
                 last.count += 1;
                 last.title = format!("{} {}, the last of them: {}", last.count, last.kind, mark.title);
@@ -189,7 +189,7 @@ impl Mark {
 }
 
 fn drawn(mark: &Mark) -> Markup {
-    let long = mark.until - mark.at >= CLOSE;
+    let long = mark.until - mark.at >= MERGE_DISTANCE;
     let shape = html! {
         title data-time=(mark.time) data-before=(mark.title) data-after=(mark.after) { (mark.label()) }
         @if long {

@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::layout::{Frame, Tab, empty, part};
 use super::text::short;
-use super::{Answer, Pages, Params, budgets, marks, query};
+use super::{PageAnswer, Pages, Params, budgets, marks, query};
 use crate::api::{DayUsage, UsageView};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct UsagePageQuery {
     since: String,
     until: String,
 }
 
-pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<UsagePageQuery>) -> PageAnswer {
     let query = query(&[("since", &asked.since), ("until", &asked.until)]);
     let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
     let measure = Measure::of(&usage.total.usage);
@@ -55,7 +55,7 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Asked
         (range(usage.since, usage.until))
         @if !usage.budgets.is_empty() { (part("budgets", "Budgets", &html! {}, &budgets::table(&usage.budgets))) }
         @if usage.total.attempts == 0 {
-            (empty("Nothing was spent in these days. Agents tell what they use when they end. To run one:", Some("cowhand trigger AGENT")))
+            (empty("Nothing was spent in these days. Agents report their usage when they end. To run one:", Some("cowhand trigger AGENT")))
         } @else {
             (part("days", "By day", &html! { span.muted { (measure.word()) ", " (usage.time_zone) } }, &days(&usage.days, measure)))
             (part("by-agent", "By agent", &html! {}, &bars("Agent", &agents, measure)))
@@ -118,7 +118,7 @@ fn range(since: Date, until: Date) -> Markup {
     }
 }
 
-const HEIGHT: f64 = 140.0;
+const CHART_HEIGHT: f64 = 140.0;
 
 #[expect(clippy::cast_precision_loss, reason = "for places in a drawing")]
 fn days(days: &[DayUsage], measure: Measure) -> Markup {
@@ -133,19 +133,19 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
         top.map(|day| format!("{}: {}", day.day, measure.shown(&day.total.usage))).unwrap_or_default()
     );
     html! {
-        svg.chart role="img" aria-label=(label) width="100%" height=(HEIGHT + 24.0) {
-            line.base x1="0" x2="100%" y1=(HEIGHT) y2=(HEIGHT) {}
+        svg.chart role="img" aria-label=(label) width="100%" height=(CHART_HEIGHT + 24.0) {
+            line.base x1="0" x2="100%" y1=(CHART_HEIGHT) y2=(CHART_HEIGHT) {}
             @for (number, day) in days.iter().enumerate() {
-                @let height = if most > 0.0 { measure.value(&day.total.usage) / most * (HEIGHT - 12.0) } else { 0.0 };
+                @let height = if most > 0.0 { measure.value(&day.total.usage) / most * (CHART_HEIGHT - 12.0) } else { 0.0 };
                 g {
                     title { (day.day) ": " (measure.shown(&day.total.usage)) ", " (attempts(day.total.attempts)) }
-                    rect.ground x={ (number as f64 * step) "%" } width={ (step) "%" } y="0" height=(HEIGHT) {}
-                    rect.value x={ (number as f64 * step + step * 0.12) "%" } width={ (step * 0.76) "%" } y=(HEIGHT - height) height=(height) rx="2" {}
+                    rect.ground x={ (number as f64 * step) "%" } width={ (step) "%" } y="0" height=(CHART_HEIGHT) {}
+                    rect.value x={ (number as f64 * step + step * 0.12) "%" } width={ (step * 0.76) "%" } y=(CHART_HEIGHT - height) height=(height) rx="2" {}
                 }
             }
             @if let (Some(first), Some(last)) = (days.first(), days.last()) {
-                text x="0" y=(HEIGHT + 18.0) { (first.day) }
-                text x="100%" y=(HEIGHT + 18.0) text-anchor="end" { (last.day) }
+                text x="0" y=(CHART_HEIGHT + 18.0) { (first.day) }
+                text x="100%" y=(CHART_HEIGHT + 18.0) text-anchor="end" { (last.day) }
             }
         }
         details {
@@ -169,7 +169,7 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
 }
 
 fn model(name: Option<&str>) -> Markup {
-    html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not told" } } }
+    html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not reported" } } }
 }
 
 fn bars(what: &str, rows: &[(Markup, &ModelUsage)], measure: Measure) -> Markup {

@@ -9,12 +9,12 @@ use jiff::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{Frame, Tab, empty, part};
-use super::{Answer, Pages, marks, now, text};
+use super::{PageAnswer, Pages, marks, now, text};
 use crate::api::{Page, QueueProblem, WorkView};
 use cowhand_engine::queues::given_up::GivenUp;
 use cowhand_engine::queues::{ItemStatus, ItemView};
 
-pub(super) async fn page(State(pages): State<Pages>) -> Answer {
+pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let now = now();
     let WorkView { items, problems, queues: known, .. } = pages.client.get("work?all=1").await?;
     let done: Page<JobRecord> = pages.client.get("jobs?with_item=1&limit=50").await?;
@@ -62,13 +62,13 @@ fn head(items: &[ItemView]) -> Markup {
 fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
     if items.is_empty() && known.is_empty() {
         return empty(
-            "No agent has a `work_source`; docs/work-sources.md tells how to set one up. To look:",
+            "No agent has a `work_source`. docs/work-sources.md describes how to set one up. To list work items:",
             Some("cowhand work list"),
         );
     }
     if items.is_empty() {
         return empty(
-            &format!("No work is waiting in {}. To look:", known.join(", ")),
+            &format!("No work is waiting in {}. To list work items:", known.join(", ")),
             Some("cowhand work list"),
         );
     }
@@ -117,7 +117,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
             (text::short(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
-        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.item.id) } }
+        p.muted { "To retry it: " code.any { "cowhand work retry " (view.item.id) } }
     }
 }
 

@@ -7,15 +7,15 @@ use maud::{Markup, html};
 
 use super::text::{plain, short};
 use super::{Pages, layout, marks};
-use crate::api::{Code, Problem, WorkspacePhase, WorkspaceView};
+use crate::api::{ApiProblem, Code, WorkspacePhase, WorkspaceView};
 
 /// Largest number of lines: a longer page is slow and hard to read.
-const MOST_LINES: usize = 3000;
+const MAX_DIFF_LINES: usize = 3000;
 /// Largest length of a line: the files of some programs have only one line.
-const LONGEST_LINE: usize = 1000;
+const MAX_LINE_LENGTH: usize = 1000;
 
 /// Changes of a job, as many as a page shows.
-pub(super) struct Changes {
+pub(super) struct WorkspaceDiff {
     lines: Vec<String>,
     /// Number of lines of the whole diff.
     total: usize,
@@ -23,22 +23,22 @@ pub(super) struct Changes {
 
 impl Pages {
     /// Returns the changes; none if the job had no workspace of its own, or has not ended.
-    pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<Changes>, Problem> {
+    pub(super) async fn changes(&self, job: &JobRecord) -> Result<Option<WorkspaceDiff>, ApiProblem> {
         match self.client.text(&format!("jobs/{}/diff", job.id)).await {
-            Ok(diff) => Ok(Some(Changes::of(&diff))),
+            Ok(diff) => Ok(Some(WorkspaceDiff::of(&diff))),
             Err(problem) if problem.code == Code::NotFound => Ok(None),
             Err(problem) => Err(problem),
         }
     }
 }
 
-impl Changes {
+impl WorkspaceDiff {
     fn of(diff: &[u8]) -> Self {
         let lines = || diff.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let shown = lines().take(MOST_LINES).map(|line| {
+        let shown = lines().take(MAX_DIFF_LINES).map(|line| {
             let line = plain(&String::from_utf8_lossy(line));
-            match line.char_indices().nth(LONGEST_LINE) {
-                Some((end, _)) => format!("{}… (the line goes on)", &line[..end]),
+            match line.char_indices().nth(MAX_LINE_LENGTH) {
+                Some((end, _)) => format!("{}… (the line is cut)", &line[..end]),
                 None => line,
             }
         });
@@ -48,28 +48,32 @@ impl Changes {
 
 /// Checks whether the workspace is about to be created, kept or removed, for which there is no event.
 pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Timestamp) -> bool {
-    const AT_FIRST: SignedDuration = SignedDuration::from_secs(30);
+    const CREATION_TIME: SignedDuration = SignedDuration::from_secs(30);
     let runs = job.status == JobStatus::Running;
     match workspace.map(|workspace| workspace.state) {
-        None => runs && job.run_started_at.is_some_and(|since| now.duration_since(since) < AT_FIRST),
+        None => runs && job.run_started_at.is_some_and(|since| now.duration_since(since) < CREATION_TIME),
         Some(WorkspacePhase::Making) => true,
         Some(WorkspacePhase::Used) => !runs && job.status != JobStatus::Pending,
         Some(WorkspacePhase::Kept | WorkspacePhase::Branch) => false,
     }
 }
 
-pub(super) fn part(job: &JobId, workspace: Option<&WorkspaceView>, changes: Option<&Changes>) -> Markup {
+pub(super) fn part(
+    job: &JobId,
+    workspace: Option<&WorkspaceView>,
+    changes: Option<&WorkspaceDiff>,
+) -> Markup {
     if workspace.is_none() && changes.is_none() {
         return html! {};
     }
     let content = html! {
         @match workspace {
             Some(workspace) => (place(workspace)),
-            None => p.muted { "It is removed; what the job changed in it is kept." },
+            None => p.muted { "The workspace is removed; the job's changes are kept." },
         }
         @match changes {
             Some(changes) => (diff(job, changes)),
-            None => p.empty { "What it changes is shown when it has ended." },
+            None => p.empty { "Its changes are shown after it has ended." },
         }
     };
     layout::part("workspace", "Workspace", &html! {}, &content)
@@ -79,7 +83,7 @@ fn place(workspace: &WorkspaceView) -> Markup {
     html! {
         dl.grid {
             div { dt { "Kind" } dd { (workspace.kind.as_str()) } }
-            div { dt { "State" } dd { (workspace.state.told())
+            div { dt { "State" } dd { (workspace.state.label())
                 @if let Some(until) = workspace.keep_until { " until " (marks::at(until)) } } }
             div { dt { "Branch" } dd { code.any { (short(&workspace.branch, 200)) } } }
             div { dt { "Began with" } dd { code.any { (short(&workspace.base, 12)) } } }
@@ -88,7 +92,7 @@ fn place(workspace: &WorkspaceView) -> Markup {
     }
 }
 
-fn diff(job: &JobId, changes: &Changes) -> Markup {
+fn diff(job: &JobId, changes: &WorkspaceDiff) -> Markup {
     let whole = format!("/api/v1/jobs/{job}/diff");
     if changes.lines.is_empty() {
         return html! { p.empty { "It changed nothing." } };
@@ -130,7 +134,7 @@ mod tests {
 
     fn shown(diff: &str) -> String {
         let job = "job-2026-01-05-aaaaaa".parse().unwrap();
-        part(&job, None, Some(&Changes::of(diff.as_bytes()))).into_string()
+        part(&job, None, Some(&WorkspaceDiff::of(diff.as_bytes()))).into_string()
     }
 
     #[test]
@@ -146,16 +150,16 @@ mod tests {
         ] {
             assert!(page.contains(expected), "{expected} in {page}");
         }
-        assert!(page.contains("It is removed") && page.contains("As text"), "{page}");
+        assert!(page.contains("The workspace is removed") && page.contains("As text"), "{page}");
         assert!(shown("").contains("It changed nothing."));
     }
 
     #[test]
     fn a_huge_diff_is_cut_and_says_so() {
-        let page = shown(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MOST_LINES + 6)));
-        assert_eq!(page.matches("d-ins").count(), MOST_LINES - 1);
+        let page = shown(&format!("@@ -0,0 +1 @@\n{}", "+line\n".repeat(MAX_DIFF_LINES + 6)));
+        assert_eq!(page.matches("d-ins").count(), MAX_DIFF_LINES - 1);
         assert!(page.contains("7 more lines are not shown here"), "{}", &page[page.len() - 300..]);
         let page = shown(&format!("+{}\n", "ü".repeat(1 << 20)));
-        assert!(page.contains("(the line goes on)") && page.len() < 10_000);
+        assert!(page.contains("(the line is cut)") && page.len() < 10_000);
     }
 }

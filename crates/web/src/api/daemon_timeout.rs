@@ -12,15 +12,15 @@ use hyper_util::rt::TokioIo;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::socket::Socket;
-use super::{Code, Problem};
+use super::{ApiProblem, Code};
 use cowhand_engine::state::StateFolder;
 
 /// Wait before the daemon is checked, and the time for its answer to the check.
-const QUIET: Duration = Duration::from_secs(5);
+const CHECK_AFTER: Duration = Duration::from_secs(5);
 /// Longest time without any answer before the request fails.
-const MOST: Duration = Duration::from_mins(1);
+const MAX_SILENCE: Duration = Duration::from_mins(1);
 /// Time for the answer to a check after an earlier request of the command has failed this way.
-const ONCE_MORE: Duration = Duration::from_secs(1);
+const LATER_CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time since which the daemon has not answered. All requests of a command share it, so that a command waits
 /// and reports once.
@@ -35,16 +35,17 @@ fn set_silent_since(since: Option<Instant>) {
 }
 
 /// Waits for an answer of the daemon. Prints a note when the daemon answers nothing, and fails after
-/// [`MOST`].
+/// [`MAX_SILENCE`].
 pub(super) async fn answered(
     state: &StateFolder,
     pid: Option<i32>,
     answer: impl Future<Output = hyper::Result<Response<Incoming>>>,
-) -> Result<Response<Incoming>, Problem> {
+) -> Result<Response<Incoming>, ApiProblem> {
     let mut answer = std::pin::pin!(answer);
     loop {
-        let gave_up = silent_since().is_some_and(|since| since.elapsed() >= MOST);
-        let (quiet, patience) = if gave_up { (Duration::ZERO, ONCE_MORE) } else { (QUIET, QUIET) };
+        let gave_up = silent_since().is_some_and(|since| since.elapsed() >= MAX_SILENCE);
+        let (quiet, patience) =
+            if gave_up { (Duration::ZERO, LATER_CHECK_TIMEOUT) } else { (CHECK_AFTER, CHECK_AFTER) };
         let looked = async {
             sleep(quiet).await;
             timeout(patience, is_there(state)).await.unwrap_or(false)
@@ -64,20 +65,20 @@ pub(super) async fn answered(
         match silent_since() {
             None => {
                 set_silent_since(Some(Instant::now()));
-                let waits = MOST.as_secs();
+                let waits = MAX_SILENCE.as_secs();
                 // A closed standard error is not a failure.
                 let _ = writeln!(
                     std::io::stderr(),
                     "{daemon} does not answer; waiting up to {waits} seconds more"
                 );
             }
-            Some(since) if since.elapsed() >= MOST => {
+            Some(since) if since.elapsed() >= MAX_SILENCE => {
                 let message = format!(
                     "{daemon} runs, but has answered nothing for {} seconds; see its log, let it go on if it is \
                      suspended (kill -CONT), or end it (kill -KILL) and start it again: jobs are taken up",
-                    MOST.as_secs()
+                    MAX_SILENCE.as_secs()
                 );
-                return Err(Problem::new(Code::NoDaemon, message));
+                return Err(ApiProblem::new(Code::NoDaemon, message));
             }
             Some(_) => {}
         }
@@ -116,6 +117,10 @@ mod tests {
             );
         }
         // The clock of the test advances only while all tasks wait.
-        assert!(began.elapsed() <= MOST + 2 * QUIET + 3 * ONCE_MORE, "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() <= MAX_SILENCE + 2 * CHECK_AFTER + 3 * LATER_CHECK_TIMEOUT,
+            "{:?}",
+            began.elapsed()
+        );
     }
 }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::api::{Code, Problem};
+use crate::api::{ApiProblem, Code};
 
 #[derive(Debug)]
-pub(super) struct Limit {
+pub(super) struct RateLimit {
     burst: u32,
     every: Duration,
     /// Time until which an address has used its allowance; an address that is missing has used nothing.
@@ -25,9 +25,9 @@ pub(super) struct TooMany {
 }
 
 /// Largest number of remembered addresses; this limit cannot stop somebody who has more.
-const MOST_ADDRESSES: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 
-impl Limit {
+impl RateLimit {
     pub(super) fn new(burst: u32, every: Duration) -> Self {
         Self { burst, every, used_until: Mutex::default() }
     }
@@ -47,9 +47,9 @@ impl Limit {
 
     fn take_at(&self, peer: IpAddr, now: Instant) -> Result<(), TooMany> {
         let mut all = self.used_until.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST_ADDRESSES {
+        if all.len() >= MAX_ADDRESSES {
             all.retain(|_, until| *until > now);
-            if all.len() >= MOST_ADDRESSES {
+            if all.len() >= MAX_ADDRESSES {
                 all.clear();
             }
         }
@@ -86,7 +86,7 @@ pub(super) fn source(peer: IpAddr) -> IpAddr {
 impl IntoResponse for TooMany {
     fn into_response(self) -> Response {
         let seconds = self.wait.as_secs() + 1;
-        let problem = Problem::new(Code::TooMany, format!("too many requests; try again in {seconds} s"));
+        let problem = ApiProblem::new(Code::TooMany, format!("too many requests; try again in {seconds} s"));
         let mut response = problem.into_response();
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         response
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn so_many_at_once_and_then_one_by_one() {
-        let limit = Limit::new(2, Duration::from_secs(3));
+        let limit = RateLimit::new(2, Duration::from_secs(3));
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let wait = |seconds| Err(TooMany { wait: Duration::from_secs(seconds) });
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn who_has_used_it_up() {
-        let limit = Limit::new(2, Duration::from_hours(1));
+        let limit = RateLimit::new(2, Duration::from_hours(1));
         let peer = "192.0.2.1".parse().unwrap();
         let mut seen = vec![limit.is_used_up(peer)];
         for _ in 0..3 {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_network_is_one_source_and_memory_is_bounded() {
-        let limit = Limit::new(1, Duration::from_secs(1));
+        let limit = RateLimit::new(1, Duration::from_secs(1));
         let now = Instant::now();
         assert!(limit.take_at("2001:db8::1".parse().unwrap(), now).is_ok());
         assert!(limit.take_at("2001:db8::2".parse().unwrap(), now).is_err());
@@ -143,6 +143,6 @@ mod tests {
         for number in 0..30_000_u32 {
             let _ = limit.take_at(IpAddr::from(number.to_be_bytes()), now);
         }
-        assert!(limit.used_until.lock().unwrap().len() <= MOST_ADDRESSES);
+        assert!(limit.used_until.lock().unwrap().len() <= MAX_ADDRESSES);
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::advice::naming;
-use super::started::Started;
+use super::advice::config_argument;
+use super::start_options::StartOptions;
 use super::{Exit, Failure, print};
 use cowhand_engine::config;
 use cowhand_engine::daemon::refuse_without_store;
@@ -22,18 +22,18 @@ use cowhand_web::api::{Api, Client};
 use cowhand_work::{SourceContext, WorkSources};
 
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct FleetLocation {
     pub(super) config: PathBuf,
     pub(super) state: StateFolder,
 }
 
-impl Place {
+impl FleetLocation {
     /// Finds the fleet that `-c` names, or the one above the current directory, and prints notes about the
     /// choice.
     pub(super) fn find(asked: Option<&Path>) -> Result<Self, Failure> {
-        let (place, of_search) = Self::search(asked)?;
-        place.note(of_search);
-        Ok(place)
+        let (location, of_search) = Self::search(asked)?;
+        location.note(of_search);
+        Ok(location)
     }
 
     /// Finds the fleet without printing, and returns the note about the search.
@@ -59,7 +59,7 @@ impl Place {
 
     /// Returns a note if the daemon here was started with another file than the one that was found.
     pub(super) fn runs_other_file(&self) -> Option<String> {
-        let running = Started::read(&self.state).ok()?.config?;
+        let running = StartOptions::read(&self.state).ok()?.config?;
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
         let (running, found) = (name(&running)?, name(&self.config)?);
         (running != found && self.state.is_locked()).then(|| {
@@ -80,7 +80,7 @@ impl Place {
     /// agents of this one.
     pub(super) fn refuse_second_daemon(&self) -> Result<(), Failure> {
         if let Some(part) = self.running_part() {
-            let (own, named, part) = (self.config.display(), naming(&part), part.display());
+            let (own, named, part) = (self.config.display(), config_argument(&part), part.display());
             let message = format!(
                 "{part} is part of the fleet {own}, and its own daemon runs: a second daemon would run its schedules twice; \
                  end that daemon with `cowhand {named} stop` first"
@@ -93,7 +93,7 @@ impl Place {
              with `{}`",
             self.config.display(),
             config.display(),
-            naming(&config),
+            config_argument(&config),
         );
         Err(Failure::new(Exit::Refused, message))
     }
@@ -106,14 +106,14 @@ impl Place {
     /// Says what to do where a start is refused because of another daemon.
     fn instead_of_start(&self) -> Option<String> {
         if let Some(part) = self.running_part() {
-            let (named, own) = (naming(&part), naming(&self.config));
+            let (named, own) = (config_argument(&part), config_argument(&self.config));
             return Some(format!(
                 "a daemon runs its part {}; `cowhand {named} stop` ends that one, and `cowhand {own} start -d` then starts it",
                 part.display()
             ));
         }
         let FleetAbove { config, .. } = self.root().filter(|root| root.runs)?;
-        let (root, named) = (config.display(), naming(&config));
+        let (root, named) = (config.display(), config_argument(&config));
         Some(format!("the daemon of {root} runs its agents; name that fleet with `{named}`"))
     }
 
@@ -132,7 +132,7 @@ impl Place {
         files.into_iter().find(|file| {
             let state = StateFolder::beside(file);
             let runs_it = || {
-                let started = Started::read(&state).ok().and_then(|started| started.config);
+                let started = StartOptions::read(&state).ok().and_then(|started| started.config);
                 started.is_some_and(|config| config.file_name() == file.file_name())
             };
             file.parent() != self.config.parent() && state.is_locked() && runs_it()
@@ -141,20 +141,20 @@ impl Place {
 
     pub(super) fn ask<T>(
         &self,
-        question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
+        question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let answer = wait(async {
-            let way_in = self.way_in().await?;
-            question(&way_in).await
+            let connection = self.connect().await?;
+            question(&connection).await
         });
         answer.map_err(|failure| self.with_working_advice(failure))
     }
 
     /// Connects to the daemon if one runs, else opens the store alone.
-    async fn way_in(&self) -> Result<WayIn<'_>, Failure> {
+    async fn connect(&self) -> Result<Connection<'_>, Failure> {
         match Client::of_daemon(&self.state).await? {
-            Some(client) => Ok(WayIn { client, place: self, _empty: None }),
-            None => self.alone().await,
+            Some(client) => Ok(Connection { client, location: self, _empty: None }),
+            None => self.open_store().await,
         }
     }
 
@@ -166,7 +166,7 @@ impl Place {
     }
 
     /// Opens the store alone, whether a daemon runs or not.
-    pub(super) async fn alone(&self) -> Result<WayIn<'_>, Failure> {
+    pub(super) async fn open_store(&self) -> Result<Connection<'_>, Failure> {
         let config::FromDisk { loaded, variables, .. } = config::load(&self.config);
         if loaded.errors() > 0 {
             print::note("the config has mistakes; `cowhand config check` shows them");
@@ -174,10 +174,10 @@ impl Place {
         refuse_other_store(loaded.roster.store.as_deref())?;
         let file = self.state.database();
         // A fleet that never ran has an empty store, and reading it must not create a file.
-        let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(nowhere()?) };
+        let empty = if loaded.roster.store.is_some() || file.exists() { None } else { Some(empty_folder()?) };
         let file = empty.as_ref().map_or(file, |empty| empty.path().join("store.db"));
-        let place = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
-        let store = Store::open(&place).await.map(|store| store.with_clock(Clock::System));
+        let address = loaded.roster.store.clone().unwrap_or_else(|| file.display().to_string());
+        let store = Store::open(&address).await.map(|store| store.with_clock(Clock::System));
         let store = store.map_err(|error| Failure::new(Exit::CannotRunHere, error.to_string()))?;
         let client = {
             let base = self.config.parent().unwrap_or(Path::new(""));
@@ -187,7 +187,7 @@ impl Place {
             let sources = WorkSources::new(Arc::default(), setting);
             Client::alone(Api::alone(store, self.state.clone(), loaded.roster, sources, redactor))
         };
-        Ok(WayIn { client, place: self, _empty: empty })
+        Ok(Connection { client, location: self, _empty: empty })
     }
 }
 
@@ -200,7 +200,7 @@ pub(super) struct FleetAbove {
 
 impl FleetAbove {
     fn note(&self, part: &Path) -> String {
-        let (part, named, root) = (part.display(), naming(&self.config), self.config.display());
+        let (part, named, root) = (part.display(), config_argument(&self.config), self.config.display());
         let runs = if self.runs { ", whose daemon runs" } else { "" };
         format!(
             "{part} is part of the fleet {root}{runs}; this answer is about {part} alone, and `{named}` names that fleet"
@@ -211,7 +211,7 @@ impl FleetAbove {
 /// Fails if `store` is not the address of a PostgreSQL server. `config check` refuses it, and no file is
 /// created for it.
 pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure> {
-    match configured.filter(|place| !is_postgres(place)) {
+    match configured.filter(|address| !is_postgres(address)) {
         // The value may contain a password, so the message does not show it.
         Some(_) => Err(Failure::new(
             Exit::Config,
@@ -221,26 +221,26 @@ pub(super) fn refuse_other_store(configured: Option<&str>) -> Result<(), Failure
     }
 }
 
-/// Client, and the place that makes another one when its daemon has ended.
-pub(super) struct WayIn<'p> {
+/// Client, and the fleet location that makes another one when its daemon has ended.
+pub(super) struct Connection<'p> {
     client: Client,
-    place: &'p Place,
+    location: &'p FleetLocation,
     _empty: Option<TempDir>,
 }
 
-impl WayIn<'_> {
-    pub(super) const fn place(&self) -> &Place {
-        self.place
+impl Connection<'_> {
+    pub(super) const fn location(&self) -> &FleetLocation {
+        self.location
     }
 
     /// Opens the store alone, without the daemon.
-    pub(super) async fn alone(&self) -> Result<Self, Failure> {
+    pub(super) async fn open_store(&self) -> Result<Self, Failure> {
         // Opening a store is a large future, and it would be part of every verb that waits.
-        Box::pin(self.place.alone()).await
+        Box::pin(self.location.open_store()).await
     }
 }
 
-impl Deref for WayIn<'_> {
+impl Deref for Connection<'_> {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -248,16 +248,16 @@ impl Deref for WayIn<'_> {
     }
 }
 
-fn nowhere() -> Result<TempDir, Failure> {
+fn empty_folder() -> Result<TempDir, Failure> {
     tempfile::tempdir().map_err(|error| cannot("no temporary folder", &error))
 }
 
 /// Finds the fleet and sends it a request.
 pub(super) fn ask<T>(
     config: Option<&Path>,
-    question: impl AsyncFnOnce(&WayIn<'_>) -> Result<T, Failure>,
+    question: impl AsyncFnOnce(&Connection<'_>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    Place::find(config)?.ask(question)
+    FleetLocation::find(config)?.ask(question)
 }
 
 pub(super) fn wait<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

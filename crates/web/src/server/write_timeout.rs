@@ -9,18 +9,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Longest time for which bytes may wait for the client.
-const LONGEST: Duration = Duration::from_mins(1);
+const WRITE_TIMEOUT: Duration = Duration::from_mins(1);
 
-pub(super) struct Watched<S> {
+pub(super) struct WriteTimeout<S> {
     stream: S,
     longest: Duration,
     /// Timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Watched<S> {
+impl<S> WriteTimeout<S> {
     pub(super) fn new(stream: S) -> Self {
-        Self { stream, longest: LONGEST, waiting: None }
+        Self { stream, longest: WRITE_TIMEOUT, waiting: None }
     }
 
     fn timed<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
@@ -34,11 +34,11 @@ impl<S> Watched<S> {
             let _ = waiting.as_mut().poll(context);
             return Poll::Pending;
         }
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes the answer")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read the answer")))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -48,7 +48,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -79,15 +79,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_takes_nothing_is_let_go() {
         let (near, mut far) = duplex(10);
-        let mut near = Watched::new(near);
+        let mut near = WriteTimeout::new(near);
         near.write_all(b"0123456789").await.unwrap();
         let began = Instant::now();
         let error = near.write_all(b"more").await.unwrap_err();
-        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, LONGEST));
+        assert_eq!((error.kind(), began.elapsed()), (io::ErrorKind::TimedOut, WRITE_TIMEOUT));
         // A slow client that reads something from time to time stays connected.
         let reader = tokio::spawn(async move {
             for _ in 0..20 {
-                tokio::time::sleep(LONGEST / 2).await;
+                tokio::time::sleep(WRITE_TIMEOUT / 2).await;
                 far.read_exact(&mut [0; 10]).await.unwrap();
             }
         });

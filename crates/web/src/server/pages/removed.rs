@@ -6,11 +6,16 @@ use maud::html;
 
 use super::layout::{Frame, Tab, part};
 use super::text::Text;
-use super::{Answer, Pages, jobs, now, query};
-use crate::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence};
+use super::{PageAnswer, Pages, jobs, now, query};
+use crate::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentence, left_sentence};
 
 /// Builds the page. Returns the problem if there are no such jobs.
-pub(super) async fn page(pages: &Pages, agent: &str, schedule: Option<&str>, problem: Problem) -> Answer {
+pub(super) async fn page(
+    pages: &Pages,
+    agent: &str,
+    schedule: Option<&str>,
+    problem: ApiProblem,
+) -> PageAnswer {
     let Some(name) = agent.parse::<AgentName>().ok().filter(|_| problem.code == Code::NotFound) else {
         return Err(problem.into());
     };
@@ -23,7 +28,7 @@ pub(super) async fn page(pages: &Pages, agent: &str, schedule: Option<&str>, pro
     if latest.items.is_empty() {
         return Err(problem.into());
     }
-    let status: Status = pages.client.get("status").await?;
+    let status: StatusView = pages.client.get("status").await?;
     let is_here = status.agents.iter().any(|view| view.name == name);
     let sentence = match schedule {
         Some(schedule) if is_here => left_schedule_sentence(&name, schedule),

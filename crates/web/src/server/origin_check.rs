@@ -12,45 +12,46 @@ use axum::middleware::Next;
 use axum::response::Response;
 use cowhand_core::server::Server as Settings;
 
-use crate::api::{Code, Problem};
+use crate::api::{ApiProblem, Code};
 
 pub(super) async fn check(
     State(settings): State<Arc<Settings>>,
     request: Request,
     next: Next,
-) -> Result<Response, Problem> {
-    may_come_in(&settings, request.uri(), request.headers())?;
+) -> Result<Response, ApiProblem> {
+    check_origin(&settings, request.uri(), request.headers())?;
     Ok(next.run(request).await)
 }
 
-fn may_come_in(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let host = only(headers, "host").filter(|host| settings.is_named(host));
+fn check_origin(settings: &Settings, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiProblem> {
+    let host = single_header(headers, "host").filter(|host| settings.is_named(host));
     // A request may also name its host in the URI.
     let is_ours = uri.authority().is_none_or(|authority| settings.is_named(authority.as_str()));
     let Some(host) = host.filter(|_| is_ours) else {
-        let message = "this server does not go by that name; `server.allowed_hosts` in the config lists more";
-        return Err(Problem::new(Code::Misdirected, message));
+        let message =
+            "this server does not accept that host name; add it to `server.allowed_hosts` in the config";
+        return Err(ApiProblem::new(Code::Misdirected, message));
     };
     if headers.contains_key("origin") {
-        let origin = only(headers, "origin").unwrap_or_default();
+        let origin = single_header(headers, "origin").unwrap_or_default();
         let origin = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         if origin.is_none_or(|origin| !origin.eq_ignore_ascii_case(host)) {
-            return Err(Problem::new(Code::Forbidden, "this server takes nothing from the pages of others"));
+            return Err(ApiProblem::new(Code::Forbidden, "requests from pages of other sites are refused"));
         }
     }
     Ok(())
 }
 
 /// Returns a header that occurs once, as text.
-pub(super) fn only<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+pub(super) fn single_header<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next()?, values.next());
     if second.is_some() { None } else { first.to_str().ok() }
 }
 
 /// Returns the announced length of the body.
-pub(super) fn announced(headers: &HeaderMap) -> Option<usize> {
-    only(headers, "content-length")?.parse().ok()
+pub(super) fn announced_length(headers: &HeaderMap) -> Option<usize> {
+    single_header(headers, "content-length")?.parse().ok()
 }
 
 #[cfg(test)]
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_in() {
+    fn which_requests_are_accepted() {
         let settings = Settings { allowed_hosts: vec!["fleet.org".into()], ..Settings::default() };
         let ours = "127.0.0.1:3232";
         for (uri, hosts, origins, expected) in [
@@ -86,7 +87,7 @@ mod tests {
             for origin in origins {
                 headers.append("origin", origin.parse().unwrap());
             }
-            let refused = may_come_in(&settings, &uri.parse().unwrap(), &headers).err();
+            let refused = check_origin(&settings, &uri.parse().unwrap(), &headers).err();
             assert_eq!(refused.map(|problem| problem.code), expected, "{uri} {hosts:?} {origins:?}");
         }
     }

@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use super::listen::Listen;
+use super::listen::ListenArgs;
 use super::log::LogFormat;
 use super::{Exit, Failure};
 use cowhand_engine::state::StateFolder;
 use cowhand_system::beneath::Root;
 
 /// Name of the file in the state folder.
-const NAME: &str = "start.json";
-const MAX_BYTES: u64 = 64 << 10;
+const OPTIONS_FILE: &str = "start.json";
+const MAX_OPTIONS_BYTES: u64 = 64 << 10;
 /// Default time for running jobs to finish after a signal, in seconds.
-pub(super) const STOP_TIMEOUT: u64 = 30;
+pub(super) const DEFAULT_STOP_TIMEOUT: u64 = 30;
 
 /// Options of the command line of `start`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Started {
-    pub(super) listen: Listen,
+pub(super) struct StartOptions {
+    pub(super) listen: ListenArgs,
     pub(super) stop_timeout: Option<u64>,
     pub(super) log_format: Option<LogFormat>,
     /// Config file of the daemon. Older versions do not write it.
@@ -32,11 +32,11 @@ pub(super) struct Started {
     pub(super) config: Option<PathBuf>,
 }
 
-impl Started {
+impl StartOptions {
     /// Reads the options of the last start, or the defaults if there was none. Fails if the file cannot be
     /// read: a guess could open a server that was turned off.
     pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {
-        let file = state.path().join(NAME);
+        let file = state.path().join(OPTIONS_FILE);
         let unknown = |why: &dyn Display| {
             let message = format!(
                 "how the daemon was started is not known, since {} cannot be read: {why}; run `cowhand stop --keep-agents`, then \
@@ -49,7 +49,8 @@ impl Started {
         if !file.try_exists().map_err(|error| unknown(&error))? {
             return Ok(Self::default());
         }
-        let read = Root::open(state.path()).and_then(|root| root.read(Path::new(NAME), MAX_BYTES));
+        let read =
+            Root::open(state.path()).and_then(|root| root.read(Path::new(OPTIONS_FILE), MAX_OPTIONS_BYTES));
         serde_json::from_slice(&read.map_err(|error| unknown(&error))?).map_err(|error| unknown(&error))
     }
 
@@ -58,7 +59,7 @@ impl Started {
         let mut file = tempfile::NamedTempFile::new_in(state.path())?;
         serde_json::to_writer(&mut file, self)?;
         file.write_all(b"\n")?;
-        file.persist(state.path().join(NAME))?;
+        file.persist(state.path().join(OPTIONS_FILE))?;
         Ok(())
     }
 

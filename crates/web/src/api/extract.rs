@@ -1,4 +1,4 @@
-//! Extractors for requests, which report every mistake as a [`Problem`].
+//! Extractors for requests, which report every mistake as an [`ApiProblem`].
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -15,17 +15,17 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Code, Problem};
+use super::{ApiProblem, Code};
 
 /// Query parameters.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
         let query = Query::from_request_parts(parts, state).await;
-        query.map(|Query(params)| Self(params)).map_err(|error| Problem::bad_query(&error.body_text()))
+        query.map(|Query(params)| Self(params)).map_err(|error| ApiProblem::bad_query(&error.body_text()))
     }
 }
 
@@ -62,7 +62,7 @@ impl JsonSchema for Switch {
 pub(super) struct Count(u32);
 
 impl Count {
-    pub(super) const MOST: u32 = 1000;
+    pub(super) const MAX_COUNT: u32 = 1000;
 
     pub(super) fn or(this: Option<Self>, usual: u32) -> u32 {
         this.map_or(usual, |Self(count)| count)
@@ -74,8 +74,8 @@ impl TryFrom<u32> for Count {
 
     fn try_from(count: u32) -> Result<Self, String> {
         match count {
-            1..=Self::MOST => Ok(Self(count)),
-            _ => Err(format!("{count} is not from 1 to {}", Self::MOST)),
+            1..=Self::MAX_COUNT => Ok(Self(count)),
+            _ => Err(format!("{count} is not from 1 to {}", Self::MAX_COUNT)),
         }
     }
 }
@@ -84,43 +84,45 @@ impl TryFrom<u32> for Count {
 pub(super) struct Given<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Given<T> {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
         let bytes = body(request, state).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
         // Serde would accept an array as an object with its fields in order.
         if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(Problem::bad_request("the body has to be a JSON object"));
+            return Err(ApiProblem::bad_request("the body has to be a JSON object"));
         }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| Problem::bad_request(error.to_string()))
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| ApiProblem::bad_request(error.to_string()))
     }
 }
 
-async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Problem> {
+async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiProblem> {
     Bytes::from_request(request, state).await.map_err(|error| match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, error.body_text()),
-        _ => Problem::bad_request(error.body_text()),
+        StatusCode::PAYLOAD_TOO_LARGE => ApiProblem::new(Code::TooLarge, error.body_text()),
+        _ => ApiProblem::bad_request(error.body_text()),
     })
 }
 
 /// Answers a request with a method that the endpoint does not have.
-pub(crate) async fn other_method() -> Problem {
-    Problem::new(Code::BadMethod, "this endpoint has another method")
+pub(crate) async fn other_method() -> ApiProblem {
+    ApiProblem::new(Code::BadMethod, "this endpoint has another method")
 }
 
 /// Refuses a path that is not UTF-8 before it is parsed.
-pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Response, Problem> {
+pub(crate) async fn readable_path(request: Request, next: Next) -> Result<Response, ApiProblem> {
     match percent_decode_str(request.uri().path()).decode_utf8() {
         Ok(_) => Ok(next.run(request).await),
-        Err(_) => Err(Problem::bad_request("the address is not UTF-8 once its percent signs are resolved")),
+        Err(_) => {
+            Err(ApiProblem::bad_request("the address is not UTF-8 once its percent signs are resolved"))
+        }
     }
 }
 
 /// Refuses a body that is not empty.
-pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
+pub(super) async fn require_empty_body(request: Request) -> Result<(), ApiProblem> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Nothing {}
@@ -129,15 +131,15 @@ pub(super) async fn says_nothing(request: Request) -> Result<(), Problem> {
         b"" | b"null" => true,
         object => object.starts_with(b"{") && serde_json::from_slice::<Nothing>(object).is_ok(),
     };
-    if nothing { Ok(()) } else { Err(Problem::bad_request("this endpoint takes no body")) }
+    if nothing { Ok(()) } else { Err(ApiProblem::bad_request("this endpoint takes no body")) }
 }
 
 /// Checks the number of the attempt that makes a request. It is required, so that no other attempt is
 /// assumed.
-pub(super) fn of_attempt(number: u32) -> Result<u32, Problem> {
+pub(super) fn of_attempt(number: u32) -> Result<u32, ApiProblem> {
     if number == 0 {
         let message = "the field `attempt` is missing: it is the number of the attempt that asks, from 1 on";
-        return Err(Problem::bad_request(message));
+        return Err(ApiProblem::bad_request(message));
     }
     Ok(number)
 }
@@ -159,10 +161,10 @@ pub(super) fn requires<const N: usize>(fields: [&'static str; N]) -> impl FnMut(
 pub struct ByPage;
 
 /// Parses a name or an id from a path.
-pub(super) fn named<T>(text: &str) -> Result<T, Problem>
+pub(super) fn named<T>(text: &str) -> Result<T, ApiProblem>
 where
     T: FromStr,
     T::Err: std::fmt::Display,
 {
-    text.parse().map_err(|error: T::Err| Problem::bad_request(error.to_string()))
+    text.parse().map_err(|error: T::Err| ApiProblem::bad_request(error.to_string()))
 }

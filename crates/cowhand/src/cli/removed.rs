@@ -5,20 +5,20 @@ use cowhand_core::job::JobRecord;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::place::WayIn;
+use super::location::Connection;
 use super::{Failure, jobs, print};
-use cowhand_web::api::{Code, Page, Problem, Status, left_schedule_sentence, left_sentence, segment};
+use cowhand_web::api::{ApiProblem, Code, Page, StatusView, left_schedule_sentence, left_sentence, segment};
 
 /// Largest number of jobs shown, the newest first.
-const MOST: u32 = 10;
+const MAX_JOBS_SHOWN: u32 = 10;
 
 /// Shows the jobs of an agent, or of one of its schedules, that is no longer in the config. Returns the
 /// problem as a failure if there are no such jobs.
 pub(super) async fn show(
-    client: &WayIn<'_>,
+    client: &Connection<'_>,
     agent: &AgentName,
     schedule: Option<&ScheduleName>,
-    problem: Problem,
+    problem: ApiProblem,
     json: bool,
 ) -> Result<(), Failure> {
     if problem.code != Code::NotFound {
@@ -26,13 +26,13 @@ pub(super) async fn show(
     }
     let of_schedule = schedule.map(|name| format!("&schedule={}", segment(name.as_str())));
     let (name, of_schedule) = (segment(agent.as_str()), of_schedule.unwrap_or_default());
-    let address = format!("jobs?agent={name}&limit={MOST}{of_schedule}");
+    let address = format!("jobs?agent={name}&limit={MAX_JOBS_SHOWN}{of_schedule}");
     let jobs: Vec<JobRecord> = match client.get::<Page<JobRecord>>(&address).await {
         Ok(page) if !page.items.is_empty() => page.items,
         Err(other) if other.code != Code::NotFound => return Err(other.into()),
         _ => return Err(problem.into()),
     };
-    let status: Status = client.get("status").await?;
+    let status: StatusView = client.get("status").await?;
     let gone = status.gone.iter().find(|gone| gone.agent == *agent);
     if json {
         print::json(&json!({
