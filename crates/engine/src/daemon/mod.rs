@@ -199,6 +199,8 @@ impl Daemon {
         }
         self.end(way).await;
         hurry.abort();
+        // Until it is dropped, it shares the lock of the state folder, and the next daemon could not start.
+        let _ = hurry.await;
     }
 
     /// Records how many jobs are about to be cancelled, so that a caller that waits for the end learns it first.
