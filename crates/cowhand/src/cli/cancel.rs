@@ -19,7 +19,7 @@ pub(super) struct CancelArgs {
     #[command(flatten)]
     many: BulkArgs,
     /// Cancel every pending or running job
-    #[arg(long, conflicts_with_all = ["id", "Filter"])]
+    #[arg(long, conflicts_with_all = ["id", "JobFilterArgs"])]
     all: bool,
     /// Print the job as JSON, or an array for many jobs
     #[arg(long)]
