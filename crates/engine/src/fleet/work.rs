@@ -8,7 +8,7 @@ use cowhand_core::work::{
 };
 use jiff::Timestamp;
 
-use super::{Fleet, FleetError};
+use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
@@ -299,7 +299,7 @@ impl Fleet {
         verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        queues::find(&loaded.sources, &loaded.roster, self.store(), (id, agent), verb).await
+        find_item(&loaded.sources, &loaded.roster, self.store(), (id, agent), verb).await
     }
 
     /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of the

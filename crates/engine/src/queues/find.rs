@@ -1,4 +1,4 @@
-//! Finding the one item that a person names, and naming an item so that it is the only one.
+//! The queues that have an item of some id, and how a command names one of these items.
 
 use std::path::Path;
 
@@ -7,45 +7,13 @@ use cowhand_core::roster::Roster;
 use cowhand_core::work::WorkItemId;
 use indexmap::IndexMap;
 
-use super::{ItemView, Known, Queue, places, queues};
-use crate::error::FleetError;
-use crate::fleet::missing_agent;
+use super::{ItemView, Known, Queue, places};
 use cowhand_store::Store;
-use cowhand_work::{For, SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
-
-/// Finds an item in the queues of the fleet, or of one agent. An id that several of them have is refused; `verb` is
-/// the command that the refusal names.
-pub async fn find(
-    sources: &WorkSources,
-    roster: &Roster,
-    store: &Store,
-    (id, agent): (&WorkItemId, Option<&AgentName>),
-    verb: &'static str,
-) -> Result<(Queue, ItemView), FleetError> {
-    if let Some(agent) = agent.filter(|agent| roster.agent(agent).is_none()) {
-        return Err(missing_agent(store, roster, agent).await);
-    }
-    let mut found = holders(queues(sources, roster, agent), id, store).await?;
-    match (found.pop(), found.is_empty()) {
-        (Some(one), true) => Ok(one),
-        (Some(last), false) => {
-            let all = found.into_iter().chain([last]).map(|(queue, _)| (queue.name, queue.agent_needed));
-            Err(FleetError::SeveralItems { item: id.clone(), verb, queues: all.collect() })
-        }
-        (None, _) => {
-            let Some(agent) = agent else { return Err(FleetError::NoItem(id.clone())) };
-            // A queue of another agent that cannot be read is not what was asked for.
-            let others = holders(queues(sources, roster, None), id, store).await.unwrap_or_default();
-            let elsewhere = others.into_iter().filter_map(|(queue, _)| queue.agents.into_iter().next());
-            let (item, agent, elsewhere) = (id.clone(), agent.clone(), elsewhere.collect());
-            Err(FleetError::ItemElsewhere { item, agent, verb, elsewhere })
-        }
-    }
-}
+use cowhand_work::{For, SOURCE_READ_TIMEOUT, WorkSourceError, within};
 
 /// Returns all queues that have an item. A queue that cannot be read is an error only if no other queue has the item,
 /// or if work on the item of that queue has failed.
-async fn holders(
+pub(crate) async fn holders(
     queues: Vec<Queue>,
     id: &WorkItemId,
     store: &Store,

@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
 use cowhand_work::{Claimer, For, QueueState, WorkSource, WorkSourceError, WorkSources};
-pub(crate) use find::QueueAgents;
-pub use find::{find, named_item};
+pub use find::named_item;
+pub(crate) use find::{QueueAgents, holders};
 use given_up::GivenUp;
 pub(crate) use not_taken::not_taken;
 

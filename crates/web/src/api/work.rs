@@ -16,6 +16,7 @@ use tracing::debug;
 
 use super::given::{Count, Given, Params, Switch, named};
 use super::{Api, Problem};
+use cowhand_engine::fleet::find_item;
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
@@ -202,7 +203,7 @@ pub(super) async fn one(
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
     let named = (&id, asked.agent.as_ref());
-    let (queue, view) = queues::find(&sources, &roster, &api.store, named, "show").await?;
+    let (queue, view) = find_item(&sources, &roster, &api.store, named, "show").await?;
     api.notice(&queue).await;
     Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
 }
