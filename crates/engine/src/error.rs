@@ -14,6 +14,7 @@ use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
 use crate::herdctl::HerdctlError;
+use crate::queues::named_item;
 use cowhand_store::StoreError;
 use cowhand_work::WorkSourceError;
 
@@ -59,10 +60,15 @@ pub enum FleetError {
     Output { job: JobId, source: io::Error },
     #[error("there is no work item {0} in the queues of the fleet; `cowhand work list --all` lists them")]
     NoItem(WorkItemId),
+    #[error("{}", in_other_queue(.item, .agent, .verb, .elsewhere))]
+    ItemElsewhere { item: WorkItemId, agent: AgentName, verb: &'static str, elsewhere: Vec<AgentName> },
+    /// Queues that have an item of this id, each with the agent to name.
+    #[error("{}", several(.item, .verb, .queues))]
+    SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, Option<AgentName>)> },
     #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
     ItemForgotten(WorkItemId),
-    #[error("{item} is held by {by}; {}", let_go(item, by))]
-    ItemHeld { item: WorkItemId, by: String },
+    #[error("{item} is held by {by}; {}", let_go(item, by, .agent_needed.as_ref()))]
+    ItemHeld { item: WorkItemId, by: String, agent_needed: Option<AgentName> },
     #[error("{item} cannot be tried again: {why}")]
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
@@ -114,12 +120,45 @@ pub enum FleetError {
 }
 
 /// Explains how to release an item that somebody in this fleet holds.
-fn let_go(item: &WorkItemId, by: &str) -> String {
+fn let_go(item: &WorkItemId, by: &str, agent_needed: Option<&AgentName>) -> String {
     if by.contains('@') {
-        format!("`cowhand work release {item}` gives it back")
+        format!("`cowhand work release {}` gives it back", named_item(item, agent_needed))
     } else {
         "`cowhand cancel` ends a job and releases its item".to_owned()
     }
+}
+
+/// Returns the message for an item that is not in the queues of the named agent.
+fn in_other_queue(item: &WorkItemId, agent: &AgentName, verb: &str, elsewhere: &[AgentName]) -> String {
+    let missing = format!("there is no work item {item} in the queue of {agent}");
+    if elsewhere.is_empty() {
+        return format!("{missing}, nor in another one of the fleet; `cowhand work list --all` lists them");
+    }
+    let commands = elsewhere.iter().map(|other| format!("`cowhand work {verb} {item} --agent {other}`"));
+    let commands: Vec<String> = commands.collect();
+    let others: Vec<&str> = elsewhere.iter().map(AgentName::as_str).collect();
+    format!("{missing}; it is in that of {}: {}", others.join(" and in that of "), commands.join(", "))
+}
+
+/// Returns the message for an id that several queues have.
+fn several(item: &WorkItemId, verb: &str, queues: &[(String, Option<AgentName>)]) -> String {
+    let mut agents: Vec<&AgentName> = queues.iter().filter_map(|(_, agent)| agent.as_ref()).collect();
+    agents.dedup();
+    if agents.len() == queues.len() {
+        let names: Vec<&str> = agents.iter().map(|agent| agent.as_str()).collect();
+        let commands = agents.iter().map(|agent| format!("`cowhand work {verb} {item} --agent {agent}`"));
+        let commands: Vec<String> = commands.collect();
+        return format!(
+            "there is an item {item} in the queue of each of {}; say which one: {}",
+            names.join(" and "),
+            commands.join(", ")
+        );
+    }
+    let queues: Vec<&str> = queues.iter().map(|(queue, _)| queue.as_str()).collect();
+    format!(
+        "there is an item {item} in each of these queues, which have the same agent: {}; change it in its source",
+        queues.join(", ")
+    )
 }
 
 impl FleetError {

@@ -141,8 +141,13 @@ impl WorkVerb {
                     Outcome::Failure => WorkOutcome::Failure,
                     Outcome::Partial => WorkOutcome::Partial,
                 });
+                let done = match outcome {
+                    Some(WorkOutcome::Failure) => "failed",
+                    Some(WorkOutcome::Partial) => "partly done",
+                    Some(WorkOutcome::Success) | None => "completed",
+                };
                 let asked = CompleteAsked { agent: one.agent.clone(), outcome, summary };
-                one.change(config, "complete", &asked, "completed")
+                one.change(config, "complete", &asked, done)
             }
         }
     }
@@ -166,9 +171,15 @@ impl WorkItemArgs {
         if self.json {
             print::json(&view);
         } else {
-            let done =
-                if view.forgotten { "forgotten, as its source does not have it any more" } else { done };
+            let done = match &view {
+                view if view.forgotten => "forgotten, as its source does not have it any more",
+                view if view.was_available => "is available already",
+                _ => done,
+            };
             print::line(format!("{} {done}: {}", view.item.id, one_line(&view.item.title, 60)));
+            if let Some(why) = &view.not_taken {
+                print::note(one_line(why, 600));
+            }
         }
         Ok(())
     }
@@ -243,7 +254,7 @@ impl WorkListArgs {
 /// Formats why an item was given up, and the command that retries it.
 fn left_for_a_person(view: &ItemView) -> Option<String> {
     let (why, id) = (view.given_up.as_ref()?, &view.item.id);
-    Some(format!("{id} {}; `cowhand work retry {id}` has it tried again", given_up(why)))
+    Some(format!("{id} {}; `cowhand work retry {}` has it tried again", given_up(why), view.named()))
 }
 
 fn given_up(why: &GivenUp) -> String {

@@ -36,6 +36,7 @@ mod reports;
 mod restart;
 mod restored;
 mod rights;
+mod same_id;
 mod schedules;
 mod start;
 mod stopped;

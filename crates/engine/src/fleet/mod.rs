@@ -3,6 +3,7 @@
 mod ask;
 mod deliver;
 mod events;
+mod find_item;
 mod jobs;
 mod known;
 mod output;
@@ -53,6 +54,7 @@ pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::Heard;
 pub use deliver::Delivered;
 pub use events::Subscription;
+pub use find_item::find_item;
 pub use known::{known_agent, known_schedule, missing_agent};
 pub use output::{Output, Said};
 pub use prune::{PruneAsked, PruneView, PrunedJob};

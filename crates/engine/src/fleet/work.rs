@@ -8,7 +8,7 @@ use cowhand_core::work::{
 };
 use jiff::Timestamp;
 
-use super::{Fleet, FleetError};
+use super::{Fleet, FleetError, find_item};
 use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
@@ -21,10 +21,10 @@ impl Fleet {
         agent: Option<&AgentName>,
         person: &str,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent).await?;
+        let (queue, view) = self.find_item(id, agent, "claim").await?;
         let now = self.clock().now();
         let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
-        let holder = format!("{person}@{id}");
+        let holder = self.holder(person, &queue, id).await?;
         let taking = NewItemClaim {
             queue: queue.name.clone(),
             item: view.item.clone(),
@@ -42,7 +42,7 @@ impl Fleet {
                     return Err(error);
                 }
                 let by = view.held_by.unwrap_or_else(|| "somebody of this fleet".to_owned());
-                return Err(FleetError::ItemHeld { item: id.clone(), by });
+                return Err(held(&queue, id, by));
             }
         }
         let by = Claimant { fleet: self.store().fleet_id().await?, holder: holder.clone(), until };
@@ -74,17 +74,18 @@ impl Fleet {
         agent: Option<&AgentName>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, agent).await?;
+        let (queue, view) = self.find_or_forget(id, agent, "release").await?;
         if view.status == ItemStatus::GivenUp {
-            return self.offer_item(queue, id).await;
+            return self.offer_item(&queue, id).await;
         }
+        let was_available = view.status == ItemStatus::Available;
         if self.is_missing(&queue, &view).await? {
             self.forget_missing(&queue, &view).await?;
             return Ok(ItemView { forgotten: true, ..view });
         }
         let view = self.close_item(&queue, view, Closing::Release(options)).await?;
-        self.count_anew(&queue, id).await?;
-        Ok(view)
+        let not_taken = self.count_anew(&queue, id).await?;
+        Ok(ItemView { was_available, not_taken, ..view })
     }
 
     /// Whether the source does not have an item any more that a person has, or whose result is still to be told.
@@ -114,39 +115,45 @@ impl Fleet {
         id: &WorkItemId,
         agent: Option<&AgentName>,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, agent).await?;
+        let (queue, view) = self.find_or_forget(id, agent, "retry").await?;
         match view.held_by {
             Some(by) if view.status == ItemStatus::Closing => {
                 let why = format!("its source has not been told yet how {by} ended; try again when it is");
                 Err(FleetError::ItemNotOffered { item: id.clone(), why })
             }
-            Some(by) => Err(FleetError::ItemHeld { item: id.clone(), by }),
-            None => self.offer_item(queue, id).await,
+            Some(by) => Err(held(&queue, id, by)),
+            None if view.status == ItemStatus::Available => {
+                let not_taken = self.count_anew(&queue, id).await?;
+                Ok(ItemView { was_available: true, not_taken, ..view })
+            }
+            None => self.offer_item(&queue, id).await,
         }
     }
 
     /// Changes the source first: if the process dies in between, the next poll sees the item as put back by a person.
-    async fn offer_item(&self, queue: Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
-        let ReleaseResult { success, message } = self.changed(&queue, queue.source.offer_work(id)).await?;
+    async fn offer_item(&self, queue: &Queue, id: &WorkItemId) -> Result<ItemView, FleetError> {
+        let ReleaseResult { success, message } = self.changed(queue, queue.source.offer_work(id)).await?;
         if !success {
             let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
             return Err(FleetError::ItemNotOffered { item: id.clone(), why });
         }
         let offered = Some("offered again".to_owned());
         let fact = Fact::WorkReleased { item: id.clone(), reason: offered };
-        self.note_act(&queue, fact, self.clock().now()).await?;
-        self.count_anew(&queue, id).await?;
-        self.find_item(id, queue.agents.first()).await.map(|(_, view)| view)
+        self.note_act(queue, fact, self.clock().now()).await?;
+        let not_taken = self.count_anew(queue, id).await?;
+        let view = queue.now(id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))?;
+        Ok(ItemView { not_taken, ..view })
     }
 
-    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work.
-    async fn count_anew(&self, queue: &Queue, id: &WorkItemId) -> Result<(), FleetError> {
+    /// Deletes the failures of an item, and makes the schedules that take from its queue look for work. Returns why none
+    /// of them does.
+    async fn count_anew(&self, queue: &Queue, id: &WorkItemId) -> Result<Option<String>, FleetError> {
         self.store().forget_failures(queue.name.clone(), id.clone()).await?;
         let loaded = self.engine.loaded();
         let takers = queues::takers(&loaded.sources, &loaded.roster, &queue.name);
-        self.store().look_for_work(takers).await?;
+        self.store().look_for_work(takers.clone()).await?;
         self.nudge();
-        Ok(())
+        Ok(queues::not_taken(&takers, &self.schedules().await?))
     }
 
     /// Reports to the item's source that a person has completed it or failed. A pending result of a job is not replaced.
@@ -156,7 +163,7 @@ impl Fleet {
         agent: Option<&AgentName>,
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent).await?;
+        let (queue, view) = self.find_item(id, agent, "complete").await?;
         let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
         if let Some(error) = untold(&view).filter(|_| is_of_job) {
             return Err(error);
@@ -184,7 +191,7 @@ impl Fleet {
         let is_owed = match &view.held_by {
             // An item belongs to its running job: to get it back, cancel the job. After the job has ended, a person may act.
             Some(holder) if !holder.contains('@') && view.status != ItemStatus::Closing => {
-                return Err(FleetError::ItemHeld { item: id.clone(), by: holder.clone() });
+                return Err(held(queue, id, holder.clone()));
             }
             Some(holder) => self.store().close_item(holder.clone(), closing.clone(), now).await?,
             None => false,
@@ -254,7 +261,7 @@ impl Fleet {
                     .await?
                     .is_some_and(|job| !matches!(job.state(), JobState::Ended { .. }))
             {
-                return Err(FleetError::ItemHeld { item: item.id.clone(), by: holder });
+                return Err(held(queue, &item.id, holder));
             }
             return Ok(Claimant { fleet, holder, until: now });
         }
@@ -268,9 +275,10 @@ impl Fleet {
         &self,
         id: &WorkItemId,
         agent: Option<&AgentName>,
+        verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
-        let found = self.find_item(id, agent).await;
-        let Err(FleetError::NoItem(_)) = &found else { return found };
+        let found = self.find_item(id, agent, verb).await;
+        let Err(FleetError::NoItem(_) | FleetError::ItemElsewhere { .. }) = &found else { return found };
         let loaded = self.engine.loaded();
         let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
         let mut failed = self.store().item_failures().await?;
@@ -288,11 +296,28 @@ impl Fleet {
         &self,
         id: &WorkItemId,
         agent: Option<&AgentName>,
+        verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
-        queues::find(queues, id, self.store()).await?.ok_or_else(|| FleetError::NoItem(id.clone()))
+        find_item(&loaded.sources, &loaded.roster, self.store(), (id, agent), verb).await
     }
+
+    /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of the
+    /// same id in another queue, the name contains the agent.
+    async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
+        let holder = format!("{person}@{id}");
+        let items = self.store().items().await?;
+        let is_taken = items.iter().any(|held| held.holder == holder && held.queue != queue.name);
+        Ok(match queue.agents.first().filter(|_| is_taken) {
+            Some(agent) => format!("{person}@{agent}@{id}"),
+            None => holder,
+        })
+    }
+}
+
+/// Returns the error for an item that somebody in this fleet holds.
+fn held(queue: &Queue, id: &WorkItemId, by: String) -> FleetError {
+    FleetError::ItemHeld { item: id.clone(), by, agent_needed: queue.agent_needed.clone() }
 }
 
 /// Returns the error for an item with a result that its source has not received yet, with advice. Returns `None` if no
@@ -304,8 +329,9 @@ fn untold(view: &ItemView) -> Option<FleetError> {
         None => format!("how {by} ended"),
     };
     let why = view.last_error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
+    let named = view.named();
     let why = format!(
-        "its source is still to be told {what}{why}, which is tried again by itself; `cowhand work release {id}` drops \
+        "its source is still to be told {what}{why}, which is tried again by itself; `cowhand work release {named}` drops \
          that and puts it back, or forgets it if its source does not have it any more"
     );
     Some(FleetError::ItemLeftAlone { item: id.clone(), why })
@@ -315,8 +341,9 @@ fn untold(view: &ItemView) -> Option<FleetError> {
 async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
+            let named = queues::named_item(item, queue.agent_needed.as_ref());
             format!(
-                "it {stands}; `cowhand work retry {item}` makes it available, and then it can be completed"
+                "it {stands}; `cowhand work retry {named}` makes it available, and then it can be completed"
             )
         }
         _ => format!("it {stands}"),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::places;
+use super::{QueueAgents, named_item, places};
 use cowhand_store::{ItemFailures, Store, StoreError};
 use cowhand_work::SourceContext;
 
@@ -33,6 +33,9 @@ pub struct GivenUpItem {
     /// The agents that have its queue.
     #[serde(default)]
     pub agents: Vec<AgentName>,
+    /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_needed: Option<AgentName>,
 }
 
 impl GivenUpItem {
@@ -41,7 +44,8 @@ impl GivenUpItem {
         let (id, why) = (&self.id, self.given_up.sentence());
         let nobody =
             if self.taken_by.is_empty() { ", once a schedule takes from its queue again" } else { "" };
-        format!("{id} {why}; `cowhand work retry {id}` has it tried again{nobody}")
+        let named = named_item(id, self.agent_needed.as_ref());
+        format!("{id} {why}; `cowhand work retry {named}` has it tried again{nobody}")
     }
 }
 
@@ -86,6 +90,7 @@ pub async fn given_up(
         held.iter().any(|held| held.queue == failed.queue && held.item.id == failed.id)
     };
     let mut items = Vec::new();
+    let names = QueueAgents::of(roster, &setting.base);
     for failed in failed.iter().filter(|failed| !is_held(failed)) {
         let (mut most_attempts, mut taken_by, mut agents) = (0, Vec::new(), Vec::new());
         for agent in &roster.agents {
@@ -105,7 +110,8 @@ pub async fn given_up(
         if !agents.is_empty() && failed.is_given_up(most_attempts) {
             let title = failed.item.as_ref().map(|item| item.title.clone()).unwrap_or_default();
             let (id, given_up) = (failed.id.clone(), failed.into());
-            items.push(GivenUpItem { id, title, given_up, taken_by, agents });
+            let agent_needed = names.needed_for(&failed.queue);
+            items.push(GivenUpItem { id, title, given_up, taken_by, agents, agent_needed });
         }
     }
     Ok(items)

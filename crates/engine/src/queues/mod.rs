@@ -1,6 +1,8 @@
 //! The queues of a fleet as people see them: available items, claimed items with their holders, and undelivered results.
 
+mod find;
 pub mod given_up;
+mod not_taken;
 pub mod noticed;
 
 use std::sync::Arc;
@@ -15,10 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
-use cowhand_work::{
-    Claimer, For, QueueState, SOURCE_READ_TIMEOUT, WorkSource, WorkSourceError, WorkSources, within,
-};
+use cowhand_work::{Claimer, For, QueueState, WorkSource, WorkSourceError, WorkSources};
+pub use find::named_item;
+pub(crate) use find::{QueueAgents, holders};
 use given_up::GivenUp;
+pub(crate) use not_taken::not_taken;
 
 /// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
 pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
@@ -32,6 +35,8 @@ pub struct Queue {
     pub source: Arc<dyn WorkSource>,
     /// Number of failures of an item after which it is given up.
     pub most_attempts: u32,
+    /// Agent that a command about its items has to name, because another queue may have an item of the same id.
+    pub agent_needed: Option<AgentName>,
 }
 
 /// A work item and its status.
@@ -59,6 +64,22 @@ pub struct ItemView {
     /// Whether a release found that its source does not have it any more, so that the fleet has forgotten it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
+    /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_needed: Option<AgentName>,
+    /// Whether a retry or release found it available already.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_available: bool,
+    /// After a retry or release: reason why no schedule takes it before a person acts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_taken: Option<String>,
+}
+
+impl ItemView {
+    /// Returns the words with which a command names the item.
+    pub fn named(&self) -> String {
+        named_item(&self.item.id, self.agent_needed.as_ref())
+    }
 }
 
 /// A result that was not delivered to its source, because the item has changed.
@@ -102,6 +123,7 @@ impl ItemStatus {
 /// Returns all queues from which the fleet's agents take items, or those of one agent.
 pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) -> Vec<Queue> {
     let mut queues: Vec<Queue> = Vec::new();
+    let names = QueueAgents::of(roster, &sources.setting().base);
     for agent in roster.agents.iter().filter(|agent| only.is_none_or(|only| agent.name == *only)) {
         for whose in places(agent) {
             let Some(config) = whose.config() else { continue };
@@ -114,6 +136,7 @@ pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) 
                     }
                 }
                 None => queues.push(Queue {
+                    agent_needed: names.needed_for(&name),
                     name,
                     most_attempts: config.rules().most_attempts(),
                     config: config.clone(),
@@ -186,16 +209,16 @@ pub async fn items(
         if let Some(held) = known.held.iter().find(|held| held.item.id == failed.id) {
             // Until its source has been told, it is given up in our store only.
             if matches!(held.state, ItemState::Closing { .. }) {
-                views.push(queue.view(held.item.clone(), ItemStatus::Closing, &known));
+                let item = queue.source.get_work(&failed.id).await.ok().flatten();
+                let item = item.unwrap_or_else(|| held.item.clone());
+                views.push(queue.view(item, ItemStatus::Closing, &known));
             }
             continue;
         }
         match queue.source.queue_state(&failed.id).await? {
             QueueState::Withdrawn => {
-                let item = match &failed.item {
-                    Some(item) => Some(item.clone()),
-                    None => queue.source.get_work(&failed.id).await?,
-                };
+                // The store has it as it was when it was claimed.
+                let item = queue.source.get_work(&failed.id).await?.or_else(|| failed.item.clone());
                 views.extend(item.map(|item| queue.view(item, ItemStatus::GivenUp, &known)));
             }
             // Somebody holds it, has completed it, or has just put it back.
@@ -274,28 +297,6 @@ fn claims(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
     source.claimer(item).is_some_and(|claimer| claimer.holder == held.holder)
 }
 
-/// Finds an item in the first queue that has it. A queue that cannot be read is an error only if no other queue has the item.
-pub async fn find(
-    queues: Vec<Queue>,
-    id: &WorkItemId,
-    store: &Store,
-) -> Result<Option<(Queue, ItemView)>, WorkSourceError> {
-    let known = Known::read(store).await?;
-    let mut unreadable = None;
-    for queue in queues {
-        if queue.source.source_type() != id.source() {
-            continue;
-        }
-        let found = within(SOURCE_READ_TIMEOUT, queue.find(id, &known)).await;
-        match found.map_err(|error| error.of_queue(&queue.name)) {
-            Ok(Some(view)) => return Ok(Some((queue, view))),
-            Ok(None) => {}
-            Err(error) => unreadable = unreadable.or(Some(error)),
-        }
-    }
-    unreadable.map_or(Ok(None), Err)
-}
-
 /// The rows of the store about items.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
@@ -343,7 +344,7 @@ impl Queue {
         let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
         let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
         let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
-        let (agents, dropped_result, forgotten) = (self.agents.clone(), None, false);
+        let (agents, agent_needed) = (self.agents.clone(), self.agent_needed.clone());
         ItemView {
             item,
             status,
@@ -352,9 +353,21 @@ impl Queue {
             agents,
             last_error,
             given_up,
-            dropped_result,
-            forgotten,
+            dropped_result: None,
+            forgotten: false,
+            agent_needed,
+            was_available: false,
+            not_taken: None,
         }
+    }
+
+    /// Returns one item as it is now.
+    pub(crate) async fn now(
+        &self,
+        id: &WorkItemId,
+        store: &Store,
+    ) -> Result<Option<ItemView>, WorkSourceError> {
+        self.find(id, &Known::read(store).await?).await.map_err(|error| error.of_queue(&self.name))
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.

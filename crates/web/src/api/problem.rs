@@ -198,11 +198,13 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NoJob(_)
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_)
+            | FleetError::ItemElsewhere { .. }
             | FleetError::ItemForgotten(_) => Code::NotFound,
             FleetError::InUse { .. }
             | FleetError::AskRefused(_)
             | FleetError::NoAttempt { .. }
             | FleetError::CannotFork(_)
+            | FleetError::SeveralItems { .. }
             | FleetError::ItemHeld { .. }
             | FleetError::ItemRefused { .. }
             | FleetError::ItemNotOffered { .. }

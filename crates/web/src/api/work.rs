@@ -16,6 +16,7 @@ use tracing::debug;
 
 use super::extract::{Count, Given, Params, Switch, named};
 use super::{Api, ApiProblem};
+use cowhand_engine::fleet::find_item;
 use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
@@ -202,11 +203,10 @@ pub(super) async fn one(
 ) -> Result<Json<ItemView>, ApiProblem> {
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
-    let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
-    let found = queues::find(queues, &id, &api.store).await?;
-    let (queue, view) = found.ok_or_else(|| cowhand_engine::fleet::FleetError::NoItem(id.clone()))?;
+    let named = (&id, asked.agent.as_ref());
+    let (queue, view) = find_item(&sources, &roster, &api.store, named, "show").await?;
     api.notice(&queue).await;
-    Ok(Json(ItemView { dropped_result: api.dropped_result(&id).await?, ..view }))
+    Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
 }
 
 impl Api {
@@ -231,10 +231,12 @@ impl Api {
     }
 
     /// Returns the result of the last job that worked on the item, if it was dropped.
-    async fn dropped_result(&self, id: &WorkItemId) -> Result<Option<DroppedResult>, ApiProblem> {
+    async fn dropped_result(&self, id: &WorkItemId, queue: &Queue) -> Result<Option<DroppedResult>, ApiProblem> {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
         let jobs = self.store.jobs(filter, MAX_JOBS_SEARCHED).await?;
-        let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id);
+        // Another queue may have an item of the same id.
+        let is_of_queue = |job: &Job| queue.agent_needed.is_none() || queue.agents.contains(job.agent());
+        let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id) && is_of_queue(job);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
         let report = self.store.last_item_report(last.id().clone()).await?;
         Ok(report.and_then(|event| match event.fact {

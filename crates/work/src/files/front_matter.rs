@@ -69,6 +69,20 @@ impl Document {
         Ok(())
     }
 
+    /// Checks that the front matter can be changed as a claim and a result change it.
+    pub(super) fn check_editable(&self) -> Result<(), String> {
+        let Some(front) = &self.front else { return Ok(()) };
+        if self.text[front.yaml.clone()].lines().all(is_plain_line) {
+            return Ok(());
+        }
+        // The body does not matter, and may be large.
+        let mut trial = Self { text: self.text[..front.end].to_owned(), front: Some(front.clone()) };
+        let created: &[_] = if self.get("created").is_none() { &[("created", Some("x"))] } else { &[] };
+        let claim = [("status", Some("claimed")), ("claimed_by", Some("x")), ("claimed_until", Some("x"))];
+        trial.set(&[&claim[..], created].concat())?;
+        trial.set(&[("status", Some("completed")), ("claimed_by", None), ("claimed_until", None)])
+    }
+
     /// Appends a section to the body, after an empty line.
     pub(super) fn append(&mut self, section: &str) {
         let newline = self.newline();
@@ -153,6 +167,15 @@ impl Front {
     fn place(&self, byte: u32) -> usize {
         (self.yaml.start + byte as usize).saturating_sub(1).clamp(self.yaml.start, self.yaml.end)
     }
+}
+
+/// Returns true for a comment, and for a line of one key with a value that the parser reads as written. A front matter
+/// of such lines can be changed.
+fn is_plain_line(line: &str) -> bool {
+    let is_name = |key: &str| !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_plain = |value: &str| value.starts_with(|c: char| c.is_alphanumeric());
+    line.starts_with('#')
+        || line.split_once(": ").is_some_and(|(key, value)| is_name(key) && is_plain(value.trim()))
 }
 
 fn too_clever(keys: &str) -> String {

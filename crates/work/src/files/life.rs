@@ -122,7 +122,13 @@ impl Inner {
         }
         let content = self.folder.read(id.external_id(), most, false);
         let content = content.map_err(|error| self.trouble(id, error))?;
-        self.understand(id, content.text, modified(&content.metadata))
+        let (entry, document) = self.understand(id, content.text, modified(&content.metadata))?;
+        // An item that cannot be marked as claimed would be offered for ever.
+        if entry.status.is_available(self.clock.now()) {
+            let unusable = |reason| ItemError::Unusable(self.folder.file(id.external_id()), reason);
+            document.check_editable().map_err(unusable)?;
+        }
+        Ok((entry, document))
     }
 
     fn understand(

@@ -117,7 +117,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
             (text::short(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
-        p.muted { "To retry it: " code.any { "cowhand work retry " (view.item.id) } }
+        p.muted { "To retry it tried again: " code.any { "cowhand work retry " (view.named()) } }
     }
 }
 

@@ -90,6 +90,23 @@ fn a_form_that_is_too_clever_is_refused_and_not_damaged() {
             Ok(()) => panic!("{text:?} became {:?}", document.text()),
         }
         assert_eq!(document.text(), text);
+        assert!(document.check_editable().is_err(), "{text:?}");
+    }
+}
+
+#[test]
+fn what_can_be_changed_is_editable() {
+    for text in [
+        "no front matter",
+        "---\n---\n",
+        "---\n# note\nstatus: ready\ntitle: A\n---\nbody\n",
+        "---\r\nstatus: ready\r\n---\r\n",
+        "---\nstatus:\nlabels:\n  - a\n  - b\n---\n",
+        "---\nlabels: [a, b]\ntitle: 'A: b'\nown: {a: b}\ntext: |\n  x\n---\n",
+    ] {
+        let document = Document::parse(text.to_owned()).unwrap();
+        assert_eq!(document.check_editable(), Ok(()), "{text:?}");
+        document.clone().set(&CLAIM).unwrap();
     }
 }
 
@@ -137,6 +154,9 @@ proptest! {
     ) {
         let text = format!("---\n{yaml}---\n{body}");
         if let Ok(before) = Document::parse(text.clone()) {
+            if before.check_editable().is_ok() {
+                prop_assert!(before.clone().set(&CLAIM).is_ok(), "{text:?}");
+            }
             let mut after = before.clone();
             let changes = [("status", Some("claimed")), ("claimed_by", Some(holder.as_str()))];
             if after.set(&changes).is_ok() {

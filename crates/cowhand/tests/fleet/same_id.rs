@@ -1,0 +1,92 @@
+//! Queues that have items of the same id.
+
+use std::fs;
+
+use crate::{Scene, wait_until};
+
+const TWO: &str = r"
+agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    work_source: {type: files, path: qa}
+    schedules:
+      s: {type: manual}
+  - name: b
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    work_source: {type: files, path: qb}
+    schedules:
+      s: {type: manual}
+  - name: c
+    runtime: command
+    command: ['true']
+";
+
+/// Two folders have a file of the same name, and the item of `b` was given up.
+fn two_queues() -> Scene {
+    let scene = Scene::with(TWO);
+    for folder in ["qa", "qb"] {
+        fs::create_dir(scene.root.join(folder)).unwrap();
+        scene.write(&format!("{folder}/t1.md"), &format!("---\ntitle: In {folder}\n---\nText.\n"));
+    }
+    scene.start();
+    scene.json(&["trigger", "b", "s"]);
+    wait_until("it is given up", || {
+        let items = scene.json(&["work", "list", "--agent", "b"]);
+        (items[0]["status"] == "given_up").then_some(())
+    });
+    scene
+}
+
+#[test]
+fn an_id_of_several_queues_needs_an_agent() {
+    let scene = two_queues();
+    for verb in ["show", "claim", "release", "retry", "complete"] {
+        let said = scene.run(&["work", verb, "files-t1"]);
+        assert_eq!(said.code, Some(5), "{verb}: {}", said.stdout);
+        let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+        for agent in ["a", "b"] {
+            let command = format!("`cowhand work {verb} files-t1 --agent {agent}`");
+            assert!(words.contains(&command), "{words}");
+        }
+        let unknown = scene.run(&["work", verb, "files-t1", "--agent", "bb"]).stderr;
+        assert!(unknown.contains("there is no agent bb"), "{unknown}");
+        let elsewhere = scene.run(&["work", verb, "files-t1", "--agent", "c"]).stderr;
+        assert!(elsewhere.contains("in the queue of c; it is in that of a and in that of b"), "{elsewhere}");
+    }
+    let advice = "`cowhand work retry files-t1 --agent b` has it tried again";
+    for verb in [&["work", "list"][..], &["status"], &["why", "b/s"]] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(advice), "{verb:?}: {said}");
+    }
+    for agent in ["a", "b"] {
+        let retried = scene.run(&["work", "retry", "files-t1", "--agent", agent]);
+        let done = if agent == "a" { "is available already" } else { "offered again" };
+        assert_eq!(retried.stdout, format!("files-t1 {done}: In q{agent}\n"), "{}", retried.stderr);
+        let claimed = scene.run(&["work", "claim", "files-t1", "--agent", agent]);
+        assert_eq!(claimed.stdout, format!("files-t1 claimed: In q{agent}\n"), "{}", claimed.stderr);
+    }
+    let arguments = ["work", "complete", "files-t1", "--agent", "b", "--outcome", "failure"];
+    assert_eq!(scene.run(&arguments).stdout, "files-t1 failed: In qb\n");
+}
+
+/// The list shows a given-up item as `work show` does.
+#[test]
+fn a_given_up_item_is_listed_as_it_is_now() {
+    let scene = two_queues();
+    let listed = scene.json(&["work", "list", "--agent", "b"])[0].take();
+    let shown = scene.json(&["work", "show", "files-t1", "--agent", "b"]);
+    assert_eq!(listed["metadata"]["status"], "failed");
+    assert_eq!(listed, shown);
+}
+
+#[test]
+fn a_retry_says_that_nothing_takes_the_item() {
+    let scene = two_queues();
+    scene.json(&["schedule", "disable", "b/s"]);
+    let said = scene.run(&["work", "retry", "files-t1", "--agent", "b"]);
+    assert_eq!(said.stdout, "files-t1 offered again: In qb\n", "{}", said.stderr);
+    let note = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(note.contains("b/s is turned off, and `cowhand schedule enable b/s` turns it on"), "{note}");
+}

@@ -1,0 +1,34 @@
+//! Reason why no schedule takes from a queue before a person acts.
+
+use cowhand_core::id::ScheduleId;
+
+use crate::schedule_view::{ScheduleStatus, ScheduleView};
+
+/// Returns why none of the schedules that take from a queue does so now, and what changes that. Returns `None` if one of
+/// them does.
+pub(crate) fn not_taken(takers: &[ScheduleId], schedules: &[ScheduleView]) -> Option<String> {
+    let takers: Vec<&ScheduleView> = schedules.iter().filter(|view| takers.contains(&view.id)).collect();
+    let reasons: Option<Vec<String>> = takers.iter().map(|view| held_back(view)).collect();
+    let reasons = reasons?;
+    if reasons.is_empty() {
+        return Some("no schedule takes from its queue, so nothing takes it until there is one".to_owned());
+    }
+    Some(format!("nothing takes it before that changes: {}", reasons.join("; ")))
+}
+
+/// Returns why a schedule does not fire until a person acts, or until the end of its pause.
+fn held_back(view: &ScheduleView) -> Option<String> {
+    let name = format!("{}/{}", view.agent, view.schedule);
+    let enable = format!("`cowhand schedule enable {name}`");
+    match view.status {
+        ScheduleStatus::Idle | ScheduleStatus::Running => None,
+        ScheduleStatus::Finished => Some(format!("{name} has finished")),
+        ScheduleStatus::Disabled if view.over => Some(format!("{name} is turned off and has finished")),
+        ScheduleStatus::Disabled => Some(match &view.off_in_file {
+            Some(place) => format!("{name} is turned off by `enabled: false` in {place}"),
+            None => format!("{name} is turned off, and {enable} turns it on"),
+        }),
+        ScheduleStatus::Error => Some(format!("{name} has given up, and {enable} lets it try again")),
+        ScheduleStatus::Paused => Some(format!("{name} has paused itself, and {enable} ends the pause")),
+    }
+}
