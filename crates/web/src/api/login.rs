@@ -94,7 +94,9 @@ impl Api {
     pub fn login_link(&self) -> Result<LoginLink, Problem> {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
-            Problem::conflict("this daemon has no server; start it without `--no-server` to have a dashboard")
+            Problem::conflict(
+                "this daemon has no server, and so no dashboard; `cowhand restart --listen 127.0.0.1:PORT` gives it one",
+            )
         })?;
         // A browser cannot open the unspecified address, so the link uses loopback.
         let base = base.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:");
