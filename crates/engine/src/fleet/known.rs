@@ -46,12 +46,11 @@ pub async fn known_schedule(
     if names().any(|name| name == schedule.as_str()) || has_jobs(store, filter).await? {
         return Ok(());
     }
-    let nearest = match closest(schedule.as_str(), names()) {
-        Some(nearest) => Some(nearest.to_owned()),
-        None => {
-            let removed = store.schedules_with_jobs(agent).await?;
-            closest(schedule.as_str(), removed.iter().map(ScheduleName::as_str)).map(str::to_owned)
-        }
+    let nearest = if let Some(nearest) = closest(schedule.as_str(), names()) {
+        Some(nearest.to_owned())
+    } else {
+        let removed = store.schedules_with_jobs(agent).await?;
+        closest(schedule.as_str(), removed.iter().map(ScheduleName::as_str)).map(str::to_owned)
     };
     let schedule = schedule.to_string();
     Err(match agent {
