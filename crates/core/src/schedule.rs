@@ -196,6 +196,8 @@ impl ScheduleRecord {
                 self.generation += 1;
                 self.armed_at = now.wall;
                 self.counted_from = self.counted_from.map(|_| now);
+                // Places that became free while it was off are filled when it is due.
+                (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
                 self.fuse = BreakerState::default();
                 true
             }

@@ -58,6 +58,9 @@ statements! {
     JOBS_NAMED =
         sqlite "select * from jobs where id in (select value from json_each($1))"
         postgres "select * from jobs where id in (select json_array_elements_text(($1::text)::json))";
+    AGENTS_WITH_JOBS = same "select distinct agent from jobs order by agent";
+    SCHEDULES_WITH_JOBS = same "select distinct schedule from jobs where schedule is not null and (agent = $1 or $1 is null) \
+        order by schedule";
     JOBS_BY_SUFFIX = same "select id from jobs where substr(id, 16) = $1 order by number desc limit 5";
 }
 
@@ -139,6 +142,31 @@ impl Store {
             .map_err(|error| StoreError::Unreadable { what: error.to_string() })?;
         self.read(move |tx| {
             Box::pin(async move { tx.all(NEWEST_JOBS, args![names]).await?.iter().map(read).collect() })
+        })
+        .await
+    }
+
+    /// Returns the names of all agents that have jobs, also of those that are no longer in the config.
+    pub async fn agents_with_jobs(&self) -> Result<Vec<AgentName>, StoreError> {
+        self.read(|tx| {
+            Box::pin(async move {
+                tx.all(AGENTS_WITH_JOBS, args![]).await?.iter().map(|row| row.parse("agent")).collect()
+            })
+        })
+        .await
+    }
+
+    /// Returns the names of all schedules, of this agent or of any, that have jobs.
+    pub async fn schedules_with_jobs(
+        &self,
+        agent: Option<&AgentName>,
+    ) -> Result<Vec<ScheduleName>, StoreError> {
+        let agent = agent.cloned();
+        self.read(move |tx| {
+            Box::pin(async move {
+                let rows = tx.all(SCHEDULES_WITH_JOBS, args![agent.as_ref().map(AgentName::as_str)]).await?;
+                rows.iter().map(|row| row.parse("schedule")).collect()
+            })
         })
         .await
     }

@@ -311,10 +311,11 @@ fn sentences() {
     let job = OverBudget { window: Window::Job, limit: 50_000, spent: 61_000, until: None, ..day };
     let tight =
         OverBudget { scope: Scope::Fleet, spent: 3_000_000, reserved: 1_500_000, needed: 700_000, ..day };
+    let reserved = OverBudget { spent: 3_000_000, reserved: 2_000_000, ..day };
     let tokens =
         OverBudget { window: Window::Month, unit: Unit::Tokens, limit: 1_000_000, spent: 1_000_001, ..day };
     let text: Vec<String> =
-        [day, job, tight, tokens].iter().map(|over| over.sentence(&agent, &zone)).collect();
+        [day, job, tight, reserved, tokens].iter().map(|over| over.sentence(&agent, &zone)).collect();
     insta::assert_snapshot!(text.join("\n"));
 }
 

@@ -55,7 +55,10 @@ impl OverBudget {
             0 => String::new(),
             reserved => format!(", {} reserved by jobs under way", self.unit.amount(reserved)),
         };
-        let text = if self.spent < self.limit {
+        // A run of unknown cost reserves everything that is left, so the smallest amount is not what it needs.
+        let text = if self.spent < self.limit && self.needed <= 1 {
+            format!("{owner} of {limit} has no room: {spent} spent{reserved}, and nothing is left")
+        } else if self.spent < self.limit {
             let needed = self.unit.amount(self.needed);
             format!("{owner} of {limit} has no room: {spent} spent{reserved}, and a run may need {needed}")
         } else {

@@ -78,15 +78,15 @@ impl JobArgs {
             print::raw(&diff);
             return Ok(());
         }
-        let (job, attempts) = location::ask(config, async |client| {
+        let (job, attempts, alone) = location::ask(config, async |client| {
             let job = client.get::<JobView>(&format!("jobs/{id}")).await?;
             let attempts: Page<AttemptView> = client.get(&format!("jobs/{id}/attempts")).await?;
-            Ok((job, attempts.items))
+            Ok((job, attempts.items, client.is_alone()))
         })?;
         if self.json {
             print::json(&job);
         } else {
-            details(&job.job, job.cancellation.as_ref(), Timestamp::now());
+            details(&job.job, job.cancellation.as_ref(), alone, Timestamp::now());
             work_item(&job);
             asks(&job.asks, Timestamp::now());
             denials(&job.denials);
@@ -131,7 +131,7 @@ pub(super) async fn print_created(
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         // A wait for other jobs of the agent is not worth a note.
         if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
-            let until = reset(&waits).map(|until| format!(", until {until:.0}")).unwrap_or_default();
+            let until = waits.ends().map(|until| format!(", until {until:.0}")).unwrap_or_default();
             print::note(format!("it waits{until}: {}", waits.message));
         }
     }
@@ -166,22 +166,27 @@ pub(super) fn in_short(job: &JobRecord) -> String {
 }
 
 /// The same, and who or what ended a job that was cancelled, or what a pending one waits for.
-pub(super) fn in_short_with_why(view: &JobView, now: Timestamp) -> String {
+pub(super) fn in_short_with_why(view: &JobView, alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
-    format!("{}{by}{}", in_short(&view.job), why_pending(view, now))
+    format!("{}{by}{}", in_short(&view.job), why_pending(view, alone, now))
 }
 
 /// `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m (…)`. Empty if it does not wait.
-fn why_pending(view: &JobView, now: Timestamp) -> String {
+fn why_pending(view: &JobView, alone: bool, now: Timestamp) -> String {
     let Some(waits) = view.waits.as_ref().filter(|_| view.job.status == JobStatus::Pending) else {
         return String::new();
     };
     let next = next_attempt(waits, now).map(|at| {
         let (number, when) = (view.job.attempt + 1, duration::until(now, at));
-        format!("; attempt {number} starts {when} ({at:.0})")
+        format!("; attempt {number} starts {when} ({at:.0}){}", with_daemon(alone))
     });
     format!(": {}{}", print::one_line(&waits.message, 600), next.unwrap_or_default())
+}
+
+/// Returns the condition of a start in the future if no daemon runs.
+pub(super) const fn with_daemon(alone: bool) -> &'static str {
+    if alone { ", if a daemon runs by then" } else { "" }
 }
 
 /// Returns when the next attempt of a job starts that is tried again.
@@ -196,7 +201,7 @@ pub(super) fn outcome(job: &JobRecord) -> String {
     error.or(ended).or_else(|| job.summary.clone()).unwrap_or_default()
 }
 
-fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp) {
+fn details(job: &JobRecord, cancellation: Option<&Cancellation>, alone: bool, now: Timestamp) {
     let at = |at: Option<Timestamp>| at.map(|at| format!("{at:.0} ({})", duration::from_now(now, at)));
     let status = print::styled(job.status, print::style_of(job.status.as_str()));
     let by = cancellation.map(Cancellation::in_words);
@@ -205,6 +210,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp)
         let (since, by) = (duration::from_now(now, asked.asked_at), asked.in_words());
         format!("its end was asked for {since}, by {by}; it has not ended yet")
     });
+    let next = at(job.not_before.filter(|at| *at > now));
     let rows = [
         ("job", Some(job.id.to_string())),
         ("agent", Some(job.agent.to_string())),
@@ -223,7 +229,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, now: Timestamp)
         ("retry of", job.retry_of.as_ref().map(ToString::to_string)),
         ("made", at(Some(job.started_at))),
         ("started", at(job.run_started_at)),
-        ("next attempt", at(job.not_before.filter(|at| *at > now))),
+        ("next attempt", next.map(|next| format!("{next}{}", with_daemon(alone)))),
         ("finished", at(job.finished_at)),
         ("took", job.duration_seconds.map(duration::seconds_in_words)),
         ("attempt", Some(job.attempt.to_string())),
@@ -322,18 +328,11 @@ fn workspace(workspace: Option<&WorkspaceView>) {
     print::line(format!("{:<13}{}", "branch", workspace.branch));
 }
 
-/// Returns the time at which the provider takes jobs again, the schedule's pause ends, or the next attempt
-/// starts. The message about a budget already contains its time.
-fn reset(waits: &Waits) -> Option<Timestamp> {
-    use SkipReason::{Paused, Requeued, UsageLimit};
-    waits.until.filter(|_| matches!(waits.reason, UsageLimit | Paused | Requeued))
-}
-
 /// Prints the reason for which the job waits, and its cost.
 fn spending(job: &JobView, last: Option<&AttemptView>, now: Timestamp) {
     if let Some(waits) = &job.waits {
         row("waits", &with_config_option(&waits.message));
-        if let Some(until) = reset(waits) {
+        if let Some(until) = waits.ends() {
             print::line(format!("{:<13}{until:.0} ({})", "until", duration::from_now(now, until)));
         }
     }
@@ -359,7 +358,8 @@ fn hooks(hooks: &[HookRun]) {
         let name = hook.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
         let heading = format!("hook {}", hook.number);
         print::line(format!("{heading:<13}{state}  {}, {}{name}", hook.list, hook.kind));
-        let tries = (hook.tries > 1).then(|| format!("tried {} times", hook.tries));
+        let is_told = hook.reason.as_ref().is_some_and(|reason| reason.contains(", tried "));
+        let tries = (hook.tries > 1 && !is_told).then(|| format!("tried {} times", hook.tries));
         for more in hook.reason.iter().chain(&tries) {
             row("", &print::one_line(more, 400));
         }

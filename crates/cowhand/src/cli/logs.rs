@@ -66,7 +66,7 @@ impl LogsArgs {
             }
             if !self.json {
                 let view: JobView = follow::get(client, &format!("jobs/{id}")).await?;
-                let short = job::in_short_with_why(&view, Timestamp::now());
+                let short = job::in_short_with_why(&view, client.is_alone(), Timestamp::now());
                 print::line(styled(format!("── {short}"), FAINT));
             }
             Ok(())

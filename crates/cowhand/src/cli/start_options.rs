@@ -38,10 +38,10 @@ impl StartOptions {
     pub(super) fn read(state: &StateFolder) -> Result<Self, Failure> {
         let file = state.path().join(OPTIONS_FILE);
         let unknown = |why: &dyn Display| {
+            let first = if state.is_locked() { "`cowhand stop --keep-agents`, then " } else { "" };
             let message = format!(
-                "how the daemon was started is not known, since {} cannot be read: {why}; run `cowhand stop --keep-agents`, then \
-                 `cowhand start -d` with the options that it is to have (`--no-server` or `--listen`, `--stop-timeout`, \
-                 `--log-format`)",
+                "how the daemon was started is not known, since {} cannot be read: {why}; run {first}`cowhand start -d` with \
+                 the options that it is to have (`--no-server` or `--listen`, `--stop-timeout`, `--log-format`)",
                 file.display()
             );
             Failure::new(Exit::CannotRunHere, message)

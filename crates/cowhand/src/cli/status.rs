@@ -220,8 +220,10 @@ async fn waiting_jobs(
         };
         let Some(waits) = view.waits.filter(|waits| !shown_elsewhere(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
-        let next =
-            job::next_attempt(&waits, now).map(|at| format!(" (tried again {})", duration::until(now, at)));
+        let next = job::next_attempt(&waits, now).map(|at| {
+            let condition = job::with_daemon(client.is_alone());
+            format!(" (tried again {}{condition})", duration::until(now, at))
+        });
         let named = format!("{}{}", job.id, next.unwrap_or_default());
         match waiting.iter_mut().find(|(agent, known, _)| *agent == job.agent && *known == message) {
             Some((.., jobs)) => jobs.push(named),

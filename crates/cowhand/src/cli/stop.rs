@@ -17,7 +17,7 @@ use super::spinner::Spinner;
 use super::{Exit, Failure, background, interrupt, number, print};
 use cowhand_engine::error::FleetError;
 use cowhand_store::LAST_WAIT;
-use cowhand_web::api::{ApiProblem, AttemptView, Client, DaemonView, Page, StatusView, StopAsked};
+use cowhand_web::api::{ApiProblem, AttemptView, Client, Code, DaemonView, Page, StatusView, StopAsked};
 
 #[derive(Debug, Args)]
 pub(super) struct StopArgs {
@@ -192,9 +192,14 @@ const STORE_SILENT: &str = "the store does not answer";
 
 /// The last event so far. A store that cannot be read keeps nobody from stopping.
 async fn last_event(client: &Client) -> LastEvent {
-    let page = tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await;
-    let page = page.unwrap_or_else(|_| Err(ApiProblem::store_unavailable(STORE_SILENT)));
-    if let Err(problem) = &page {
+    let page = match tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await {
+        Ok(page) => page,
+        Err(_) if answers(client).await => Err(ApiProblem::store_unavailable(STORE_SILENT)),
+        Err(_) => Err(ApiProblem::new(Code::NoDaemon, "the daemon did not answer before it was stopped")),
+    };
+    if let Err(problem) = &page
+        && problem.code == Code::StoreUnavailable
+    {
         print::note(format!(
             "{}; the daemon waits for its store for {} seconds at most, and the next start settles the jobs whose end it \
              cannot write",
@@ -203,6 +208,12 @@ async fn last_event(client: &Client) -> LastEvent {
         ));
     }
     page.map(|page| page.items.last().map_or(0, |event| event.seq))
+}
+
+/// Checks whether the daemon answers a request that needs no store.
+async fn answers(client: &Client) -> bool {
+    let answer = tokio::time::timeout(ASKING, client.get::<serde_json::Value>("-")).await;
+    matches!(answer, Ok(Ok(_) | Err(Problem { code: Code::NotFound, .. })))
 }
 
 const STILL_STOPPING: &str =

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::location::{Connection, FleetLocation};
 use super::print::{self, Table};
 use super::schedule::ScheduleFullName;
-use super::{Failure, complete, location, number, removed, status};
+use super::{Failure, complete, job, location, number, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
 use cowhand_web::api::{AgentView, ApiProblem, FiringView, Page, StatusView, segment};
@@ -69,8 +69,8 @@ impl WhyAnswer {
     }
 
     /// Prints how it stands. `without` is the fleet if no daemon runs there and nobody has said so.
-    fn print(&self, without: Option<&FleetLocation>, now: Timestamp) {
-        for line in describe_state(&self.schedule, &self.firings, without, now) {
+    fn print(&self, without: Option<&FleetLocation>, alone: bool, now: Timestamp) {
+        for line in describe_state(&self.schedule, &self.firings, without, alone, now) {
             print::prose(&line, 0);
         }
         for item in &self.given_up {
@@ -137,7 +137,7 @@ impl WhyArgs {
             }));
             return Ok(());
         }
-        answer.print(alone.then(|| client.location()), now);
+        answer.print(alone.then(|| client.location()), alone, now);
         print_refusal(&agent, now);
         answer.print_firings(now);
         Ok(())
@@ -182,7 +182,7 @@ impl WhyArgs {
                 print::line("");
             }
             // That no daemon runs is the same for all of them.
-            answer.print((alone && index == 0).then(|| client.location()), now);
+            answer.print((alone && index == 0).then(|| client.location()), alone, now);
             answer.print_firings(now);
         }
         Ok(())
@@ -204,13 +204,14 @@ fn describe_state(
     view: &ScheduleView,
     firings: &[FiringView],
     without: Option<&FleetLocation>,
+    alone: bool,
     now: Timestamp,
 ) -> Vec<String> {
     let mut lines = vec![first_line(view, firings, now)];
     if let Some(location) = without {
         lines.push(format!("No daemon runs, so nothing fires; {}.", location.how_to_start()));
     }
-    lines.extend(what_follows(view, without.is_some(), now));
+    lines.extend(what_follows(view, alone, now));
     let other = view.skip_note.as_ref().filter(|_| view.skip_note_reason != view.skip_reason);
     if let (Some(SkipReason::NotDue), Some(note)) = (view.skip_reason, other) {
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
@@ -286,7 +287,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
         (
             Some(SkipReason::Paused | SkipReason::OverBudget | SkipReason::UsageLimit | SkipReason::Requeued),
             _,
-        ) if is_noted => explained(view, now),
+        ) if is_noted => explained(view, alone, now),
         (Some(SkipReason::NotDue | SkipReason::UnsupportedType | SkipReason::AlreadyRunning) | None, _)
             if view.preparing =>
         {
@@ -312,7 +313,7 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
             Some(format!("A schedule of type {} does not fire by the clock.", view.kind))
         }
         (Some(SkipReason::OutsideHours), None) if is_noted && view.due_since.is_none() => {
-            explained(view, now)
+            explained(view, alone, now)
         }
         (Some(reason), next) => Some(waits(view, reason, next, now)),
         (None, None) if view.status == ScheduleStatus::Idle => {
@@ -366,7 +367,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
 
 /// Formats `Why: 5 jobs in a row failed the same way: exit code 1 (exit).` and the time at which the reason
 /// ends.
-fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
+fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
     // A schedule that the clock does not fire has nothing that waits before it has a job.
     let by_clock = matches!(view.kind.as_str(), "interval" | "cron" | "delay");
@@ -387,7 +388,8 @@ fn explained(view: &ScheduleView, now: Timestamp) -> Option<String> {
             )
         }
         (_, Some(until)) if it == "It waits" => {
-            format!("It waits, and goes on {} at the latest: {}", duration::until(now, until), stop(&note))
+            let (when, condition) = (duration::until(now, until), job::with_daemon(alone));
+            format!("It waits, and goes on {when} at the latest{condition}: {}", stop(&note))
         }
         (_, Some(until)) => {
             format!("{it}, until {until:.0} at the latest: {}", stop(&note))

@@ -129,6 +129,17 @@ fn an_agent_that_left_is_known_by_its_jobs() {
         let said = scene.run(verb);
         assert_eq!(said.code, Some(0), "{verb:?}: {}", said.stderr);
     }
+    let mistyped: [(&[&str], &str); 5] = [
+        (&["jobs", "--agent", "wroker"], "did you mean worker?"),
+        (&["why", "wroker"], "did you mean worker?"),
+        (&["logs", "wroker"], "did you mean worker?"),
+        (&["jobs", "--schedule", "tiddy"], "did you mean tidy?"),
+        (&["jobs", "--agent", "worker", "--schedule", "tiddy"], "did you mean tidy?"),
+    ];
+    for (verb, words) in mistyped {
+        let said = scene.run(verb);
+        assert!(said.code == Some(5) && said.stderr.contains(words), "{verb:?}: {}", said.stderr);
+    }
 }
 
 #[test]

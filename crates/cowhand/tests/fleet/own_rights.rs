@@ -46,6 +46,7 @@ for name in answer trigger token login jobs status events stop nothing own; do
 done
 env -u COWHAND_JOB_ID "$COWHAND" approve "$own" > approved 2>&1; echo $? >> approved
 COWHAND_ATTEMPT_ID=other "$COWHAND" token create mine --scope admin > made 2>&1; echo $? >> made
+env -u COWHAND_JOB_ID "$COWHAND" stop > stopped 2>&1
 touch tried
 while [ ! -e go ]; do sleep 0.05; done
 "#;
@@ -81,6 +82,8 @@ fn an_agent_cannot_approve_itself() {
             codes.push((way, name, code));
         }
     }
+    let stopped = fs::read_to_string(scene.root.join("stopped")).unwrap();
+    assert!(!stopped.is_empty() && !stopped.contains("store"), "the store is not the cause: {stopped}");
     let admitted: Vec<_> = codes.iter().filter(|(_, _, code)| code != "403").collect();
     assert!(admitted.is_empty(), "{admitted:?}");
     for way in ["plain", "clean", "session", "daemon"] {

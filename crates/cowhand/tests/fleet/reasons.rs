@@ -225,6 +225,13 @@ fn a_job_that_waits_or_was_cancelled_says_why() {
     assert!(said.contains(expected), "{said}");
     let said = scene.run(&["status"]).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains(&format!("waits: {retried} (tried again in ")), "{said}");
+    assert!(!said.contains("if a daemon runs by then"), "{said}");
+    assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    for verb in [&["logs", retried.as_str()][..], &["job", &retried], &["status"]] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(", if a daemon runs by then"), "{verb:?}: {said}");
+    }
+    scene.start();
     // The agents leave the config; what they had to do is still told of.
     scene.write("cowhand.yaml", &format!("agents:\n{other}"));
     scene.json(&["reload"]);
@@ -424,7 +431,11 @@ fn a_job_that_is_tried_again_says_what_failed_and_when() {
         let said = why(&scene, name);
         assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
         assert!(said.contains("It waits, and goes on in ") && !said.contains("had not ended"), "{said}");
+        assert!(said.contains(" at the latest: "), "{said}");
     }
+    assert_eq!(scene.run(&["stop"]).code, Some(0));
+    let said = why(&scene, "a");
+    assert_eq!(said.matches(" at the latest, if a daemon runs by then: ").count(), 2, "{said}");
 }
 
 #[test]

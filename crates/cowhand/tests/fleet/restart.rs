@@ -160,6 +160,9 @@ fn a_start_that_cannot_be_read_is_not_guessed() {
     }
     // The advised commands work.
     assert_eq!(scene.run(&["stop", "--keep-agents"]).code, Some(0));
+    let said = scene.run(&["restart"]);
+    assert!(said.code == Some(6) && said.stderr.contains("cowhand start -d"), "{}", said.stderr);
+    assert!(!said.stderr.contains("cowhand stop"), "no daemon runs: {}", said.stderr);
     scene.start();
     let restarted = scene.run(&["restart"]);
     assert_eq!(restarted.code, Some(0), "{}", restarted.stderr);

@@ -57,7 +57,7 @@ async fn links_are_made_by_the_owner_and_by_admins() {
     scene.kill();
     assert_eq!(scene.run(&["start", "-d", "--no-server"]).0, 0);
     let (code, _, said) = scene.run(&["dashboard"]);
-    assert!(code == 5 && said.contains("--no-server"), "{code} {said}");
+    assert!(code == 5 && said.contains("restart --listen 127.0.0.1:PORT`"), "{code} {said}");
     assert_eq!(scene.run(&["stop"]).0, 0);
 }
 

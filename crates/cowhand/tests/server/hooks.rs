@@ -93,6 +93,10 @@ async fn what_becomes_of_a_delivery() {
         let word = body["status"].as_str().or(body["code"].as_str()).unwrap_or_default();
         assert_eq!((status, word.to_owned()), expected, "{schedule} {id} {body}");
     }
+    let why: Value = serde_json::from_str(&scene.run(&["why", "worker/issues", "--json"]).1).unwrap();
+    let mut firings = why["firings"].as_array().unwrap().iter();
+    let filtered = firings.find(|firing| firing["reason"] == "filtered").unwrap();
+    assert_eq!(filtered["why"], "its `events` did not let it through");
     // A sender that does not know the secret does not learn that the schedule is turned off.
     assert_eq!(answer(scene.deliver("off", "x")).await.0, 401);
     assert_eq!(answer(scene.ask("POST", "/hooks/nobody/hook").body("x")).await.0, 404);

@@ -143,7 +143,8 @@ async fn write(engine: &Engine, owed: &TakenHook, tried: &Tried) -> Result<(), S
             return engine.store.postpone_hook(owed, reason.clone(), again).await;
         }
         Tried::Again { reason, said, tries, .. } => {
-            (HookEnd::Failed { reason: format!("{reason}, tried {tries} time(s)") }, said.clone())
+            let times = if *tries == 1 { "time" } else { "times" };
+            (HookEnd::Failed { reason: format!("{reason}, tried {tries} {times}") }, said.clone())
         }
         Tried::Failed { reason, said } => (HookEnd::Failed { reason: reason.clone() }, said.clone()),
         Tried::Done { said, note } => (HookEnd::Completed { note: note.clone() }, said.clone()),

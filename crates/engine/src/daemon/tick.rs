@@ -4,12 +4,13 @@
 //! store that refuses to do the same thing twice.
 
 use cowhand_core::budget::{SpendLimits, Tells};
+use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
-use cowhand_core::policy::{Misfire, Retry};
-use cowhand_core::roster::Roster;
-use cowhand_core::schedule::FiringOutcome;
+use cowhand_core::policy::{Closed, Misfire, Retry, Timing};
+use cowhand_core::roster::{Roster, Schedule};
+use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::uptime::Uptime;
 use jiff::{SignedDuration, Timestamp};
@@ -163,17 +164,17 @@ async fn act(
         }
         Action::Fire { schedule, key, due, outcome, made_up } => {
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
-            let decision = match outcome {
+            let (decision, refused) = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
                     let occasion = FiringContext::by_clock(known, &key, due);
                     Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
                 }
-                FiringOutcome::Skipped(reason) => Decision::Skip(reason),
-                FiringOutcome::Missed => Decision::Miss,
-                FiringOutcome::Coalesced => Decision::Coalesce,
+                FiringOutcome::Skipped(reason) => (Decision::Skip(reason), closed_by(known, reason, due)),
+                FiringOutcome::Missed => (Decision::Miss, Some(missed_by(&known.timing))),
+                FiringOutcome::Coalesced => (Decision::Coalesce, None),
             };
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
-            let firing = NewFiring { schedule, key, due, decision, note: misfire };
+            let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused) };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, expect, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
@@ -205,6 +206,20 @@ async fn act(
 fn made_up_by(misfire: Misfire) -> String {
     let policy = misfire.as_str();
     format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
+}
+
+/// Returns the note of a firing that was missed and does not run.
+fn missed_by(timing: &Timing) -> String {
+    match timing.latest().filter(|_| timing.misfire != Misfire::Skip) {
+        Some(latest) => format!("it was late by more than `max_lateness` ({})", duration::in_words(latest)),
+        None => "`misfire: skip` does not make up for it".to_owned(),
+    }
+}
+
+/// Returns the note of a firing that the calendar of its schedule does not allow.
+fn closed_by(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Option<String> {
+    let closed = schedule.timing.closed_by(due, schedule.zone.time_zone());
+    closed.filter(|_| reason == SkipReason::OutsideHours).map(Closed::sentence)
 }
 
 /// Returns the retry policy of the job's schedule or agent, and whether the runtime reports its usage only at the end.

@@ -8,6 +8,7 @@ use cowhand_core::schedule::{ScheduleState, SkipReason};
 
 use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
+use crate::schedule_view::{BY_CHAT, BY_EVENTS};
 use crate::trigger::dispatch::Dispatch;
 use cowhand_store::{Decision, Fired, NewFiring};
 
@@ -69,7 +70,9 @@ impl Fleet {
         let key = delivery.occurrence().key(0);
         let firing = if reception == Reception::Unwanted {
             let decision = Decision::Skip(SkipReason::Filtered);
-            NewFiring { schedule: schedule.id, key, due: now, decision, note: None }
+            let note = if matches!(delivery, Delivery::Webhook(_)) { BY_EVENTS } else { BY_CHAT };
+            let note = Some(note.to_owned());
+            NewFiring { schedule: schedule.id, key, due: now, decision, note }
         } else {
             Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
         };

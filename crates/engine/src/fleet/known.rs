@@ -11,7 +11,14 @@ use cowhand_store::{JobFilter, Store, StoreError};
 pub async fn known_agent(store: &Store, roster: &Roster, agent: &AgentName) -> Result<(), FleetError> {
     let filter = JobFilter { agent: Some(agent.clone()), ..JobFilter::default() };
     if roster.agent(agent).is_none() && !has_jobs(store, filter).await? {
-        return Err(FleetError::no_agent(roster, agent));
+        return Err(match FleetError::no_agent(roster, agent) {
+            FleetError::NoAgent { agent, nearest: None } => {
+                let removed = store.agents_with_jobs().await?;
+                let nearest = closest(agent.as_str(), removed.iter().map(AgentName::as_str));
+                FleetError::NoAgent { nearest: nearest.map(str::to_owned), agent }
+            }
+            error => error,
+        });
     }
     Ok(())
 }
@@ -39,7 +46,12 @@ pub async fn known_schedule(
     if names().any(|name| name == schedule.as_str()) || has_jobs(store, filter).await? {
         return Ok(());
     }
-    let nearest = closest(schedule.as_str(), names()).map(str::to_owned);
+    let nearest = if let Some(nearest) = closest(schedule.as_str(), names()) {
+        Some(nearest.to_owned())
+    } else {
+        let removed = store.schedules_with_jobs(agent).await?;
+        closest(schedule.as_str(), removed.iter().map(ScheduleName::as_str)).map(str::to_owned)
+    };
     let schedule = schedule.to_string();
     Err(match agent {
         Some(agent) => FleetError::NoSchedule { agent: agent.clone(), schedule, nearest },

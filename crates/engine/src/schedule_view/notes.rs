@@ -1,7 +1,7 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
 use cowhand_core::plan::{AwaitedSeat, AwaitedStart, LiveJob, LiveState, Snapshot, free_places};
-use cowhand_core::policy::{Closed, Misfire};
+use cowhand_core::policy::Closed;
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
@@ -73,6 +73,13 @@ impl ScheduleView {
             }
         }
         if let Some(parked) = snapshot.limit(agent, now) {
+            let is_by_clock = schedule.trigger.driver() == Driver::Clock;
+            if !self.preparing
+                && !is_by_clock
+                && matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None)
+            {
+                self.skip_reason = Some(SkipReason::UsageLimit);
+            }
             return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
         }
         if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, snapshot) > 0 {
@@ -223,13 +230,8 @@ pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
     asked.join(", ")
 }
 
-/// Explains why a firing ran or did not run.
-pub fn why_of(
-    row: &LedgerRow,
-    schedule: &Schedule,
-    record: Option<&ScheduleRecord>,
-    daemon_runs: bool,
-) -> String {
+/// Explains why a firing ran or did not run, from its row alone: the config may have changed since then.
+pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: bool) -> String {
     let (key, note) = (&row.key, row.note.as_deref());
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
     match row.outcome {
@@ -240,16 +242,16 @@ pub fn why_of(
             with_note("no daemon runs; it is prepared when a daemon starts")
         }
         FiringOutcome::Preparing => with_note("it is being prepared: it finds out what there is to run for"),
-        FiringOutcome::Missed => with_note(missed(row, schedule)),
+        FiringOutcome::Missed => with_note("its time passed while nothing could fire it"),
         FiringOutcome::Coalesced => with_note("a later firing stands for it"),
         FiringOutcome::Skipped(SkipReason::Filtered) => match note {
-            Some(note) if note.starts_with(WHEN_COMMAND) => note.to_owned(),
+            Some(note) if note.starts_with(WHEN_COMMAND) || FILTERS.contains(&note) => note.to_owned(),
             Some(note) => format!("`trust`: {note}"),
-            None => filtered_by(schedule).to_owned(),
+            // Earlier versions wrote no note.
+            None => "its trigger, `filter` or `when_command` did not let it through".to_owned(),
         },
         FiringOutcome::Skipped(SkipReason::OutsideHours) => {
-            let closed = schedule.timing.closed_by(row.due, schedule.zone.time_zone());
-            with_note(&closed.map_or_else(|| because(SkipReason::OutsideHours).to_owned(), Closed::sentence))
+            note.unwrap_or_else(|| because(SkipReason::OutsideHours)).to_owned()
         }
         FiringOutcome::Skipped(reason) => with_note(because(reason)),
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
@@ -269,24 +271,12 @@ pub(crate) const MISSED: &str = "its time was missed";
 /// How the note of a firing begins that its command did not let through.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
-fn missed(row: &LedgerRow, schedule: &Schedule) -> &'static str {
-    let late = row.decided_at.duration_since(row.due);
-    let too_late = schedule.timing.latest().is_some_and(|latest| late > latest);
-    if schedule.timing.misfire != Misfire::Skip && too_late {
-        "its time passed while nothing could fire it, by more than `max_lateness`"
-    } else {
-        "its time passed while nothing could fire it, and `misfire` lets it go"
-    }
-}
-
-/// Explains a filtered firing without a note. Only `when_command` and trust write notes, and earlier versions did not.
-const fn filtered_by(schedule: &Schedule) -> &'static str {
-    if schedule.when_command.is_some() {
-        "its `filter` or `when_command` did not let it through"
-    } else {
-        "its `filter` did not let it through"
-    }
-}
+/// Notes of firings that the trigger or `filter` did not let through.
+pub(crate) const BY_EVENTS: &str = "its `events` did not let it through";
+pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` did not let it through";
+pub(crate) const BY_FILTER: &str = "its `filter` did not let it through";
+pub(crate) const BY_CHAIN: &str = "too many schedules have fired each other one after another";
+const FILTERS: [&str; 4] = [BY_EVENTS, BY_CHAT, BY_FILTER, BY_CHAIN];
 
 pub const fn because(reason: SkipReason) -> &'static str {
     match reason {

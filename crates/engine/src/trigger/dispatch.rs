@@ -1,6 +1,7 @@
 //! The only place where an occurrence of a trigger becomes a firing, for all kinds of triggers.
 
 use cowhand_core::firing;
+use cowhand_core::policy::Closed;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::{FiringContext, FiringKey};
@@ -8,6 +9,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::event::is_too_long;
+use crate::schedule_view::{BY_CHAIN, BY_FILTER};
 use cowhand_store::{Decision, NewFiring};
 
 /// The agent and the schedule of an occurrence.
@@ -21,32 +23,43 @@ pub(crate) struct Dispatch<'a> {
 
 impl Dispatch<'_> {
     pub(crate) fn firing(self, key: FiringKey, occasion: FiringContext, now: Timestamp) -> NewFiring {
-        let decision = self.decision(&key, occasion, now);
-        NewFiring { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
+        let (decision, note) = self.decision(&key, occasion, now);
+        NewFiring { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note }
     }
 
     /// Decides what happens to an occurrence: it runs, it is prepared first, or it is skipped and recorded. A firing by
-    /// hand is never skipped.
-    pub(crate) fn decision(self, key: &FiringKey, occasion: FiringContext, now: Timestamp) -> Decision {
+    /// hand is never skipped. Returns the decision and the note for the ledger.
+    pub(crate) fn decision(
+        self,
+        key: &FiringKey,
+        occasion: FiringContext,
+        now: Timestamp,
+    ) -> (Decision, Option<String>) {
         match self.refusal(key, &occasion, now).filter(|_| !key.is_by_hand()) {
-            Some(reason) => Decision::Skip(reason),
-            None if self.schedule.needs_preparing(self.agent) => Decision::Prepare(occasion),
+            Some((reason, note)) => (Decision::Skip(reason), note),
+            None if self.schedule.needs_preparing(self.agent) => (Decision::Prepare(occasion), None),
             None => {
                 let Self { agent, schedule, due } = self;
                 let (schedule, zone) = (Some(schedule), &TimeZone::system());
                 let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
-                Decision::Run(firing.job(None, now))
+                (Decision::Run(firing.job(None, now)), None)
             }
         }
     }
 
-    fn refusal(self, key: &FiringKey, occasion: &FiringContext, now: Timestamp) -> Option<SkipReason> {
+    fn refusal(
+        self,
+        key: &FiringKey,
+        occasion: &FiringContext,
+        now: Timestamp,
+    ) -> Option<(SkipReason, Option<String>)> {
         let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
-        let is_in_a_circle = key.event().is_some() && is_too_long(&occasion.task);
-        if is_in_a_circle || !self.schedule.filter.passes(occasion) {
-            Some(SkipReason::Filtered)
+        if key.event().is_some() && is_too_long(&occasion.task) {
+            Some((SkipReason::Filtered, Some(BY_CHAIN.to_owned())))
+        } else if !self.schedule.filter.passes(occasion) {
+            Some((SkipReason::Filtered, Some(BY_FILTER.to_owned())))
         } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {
-            Some(SkipReason::OutsideHours)
+            Some((SkipReason::OutsideHours, timing.closed_by(now, zone).map(Closed::sentence)))
         } else {
             None
         }

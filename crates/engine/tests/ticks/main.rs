@@ -10,8 +10,8 @@ use cowhand_core::policy::Retry;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::uptime::Uptime;
 use cowhand_engine::daemon::tick::{AtOnce, Tick, tick};
-use cowhand_engine::schedule_view::schedules_of;
-use cowhand_store::{Claim, Starter, Store};
+use cowhand_engine::schedule_view::{schedules_of, why_of};
+use cowhand_store::{Claim, LedgerRow, Starter, Store};
 use cowhand_system::clock::Clock;
 use cowhand_testing::on_both;
 use cowhand_testing::postgres::Postgres;
@@ -224,6 +224,7 @@ on_both! {
     often_daily_and_weekly_side_by_side,
     the_documented_agent_with_five_schedules,
     each_misfire_policy_after_a_restart,
+    a_missed_firing_keeps_its_reason,
     a_wait_counts_from_the_first_due_time,
     a_clock_set_back_fires_nothing_twice,
     a_restart_in_the_middle_of_a_firing,
@@ -367,6 +368,25 @@ async fn each_misfire_policy_after_a_restart(database: &str) {
         story.until("2026-01-05T13:30:00Z").await;
         assert_eq!(story.started(), starts, "{policy}");
         assert_eq!(story.ledger().await, rows, "{policy}");
+    }
+}
+
+/// The reason is that of the policy that decided, whatever the config says later.
+async fn a_missed_firing_keeps_its_reason(database: &str) {
+    for (policy, reason) in [
+        (r#""misfire":"run_all","max_lateness":"90s""#, "; it was late by more than `max_lateness` (1m 30s)"),
+        (r#""misfire":"skip","max_lateness":"90s""#, "; `misfire: skip` does not make up for it"),
+    ] {
+        let hourly = format!(r#"{{"type":"cron","expression":"0 * * * *",{policy}}}"#);
+        let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &[("s", &hourly)]).await;
+        story.until("2026-01-05T10:30:00Z").await;
+        story.restart_at("2026-01-05T11:10:00Z").await;
+        story.until("2026-01-05T11:12:00Z").await;
+        let rows = story.store.ledger(story.roster.agents[0].schedules[0].id, 1).await.unwrap();
+        let why = why_of(&rows[0], None, true);
+        assert_eq!(why, format!("its time passed while nothing could fire it{reason}"));
+        let unnoted = LedgerRow { note: None, ..rows[0].clone() };
+        assert_eq!(why_of(&unnoted, None, true), "its time passed while nothing could fire it");
     }
 }
 

@@ -186,6 +186,15 @@ pub struct Waits {
     pub message: String,
 }
 
+impl Waits {
+    /// Returns the time at which the provider takes jobs again, the schedule's pause ends, or the next attempt
+    /// starts. The message about a budget already contains its time.
+    pub fn ends(&self) -> Option<Timestamp> {
+        use SkipReason::{Paused, Requeued, UsageLimit};
+        self.until.filter(|_| matches!(self.reason, UsageLimit | Paused | Requeued))
+    }
+}
+
 pub(super) async fn one(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<JobView>, ApiProblem> {
     let job = find(&api, &id).await?;
     let asks = api.store.asks_of(job.id().clone()).await?;

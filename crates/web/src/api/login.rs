@@ -95,7 +95,7 @@ impl Api {
         self.daemon()?;
         let base = self.url.as_deref().ok_or_else(|| {
             ApiProblem::conflict(
-                "this daemon has no server; start it without `--no-server` to have a dashboard",
+                "this daemon has no server, and so no dashboard; `cowhand restart --listen 127.0.0.1:PORT` gives it one",
             )
         })?;
         // A browser cannot open the unspecified address, so the link uses loopback.

@@ -7,7 +7,6 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
 use cowhand_core::plan::{LiveJob, Snapshot};
-use cowhand_core::roster::Schedule;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -59,8 +58,8 @@ pub struct FiringView {
 }
 
 impl FiringView {
-    fn of(row: LedgerRow, schedule: &Schedule, record: Option<&ScheduleRecord>, daemon_runs: bool) -> Self {
-        let why = why_of(&row, schedule, record, daemon_runs);
+    fn of(row: LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: bool) -> Self {
+        let why = why_of(&row, record, daemon_runs);
         let LedgerRow { key, due, decided_at, outcome, note, job, jobs } = row;
         let (reason, outcome) = (outcome.skip_reason(), outcome.as_str().to_owned());
         let jobs = jobs.into_iter().map(FiringJob::from).collect();
@@ -98,7 +97,7 @@ pub(super) async fn firings(
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     let record = api.store.schedule(id).await?;
     let daemon_runs = api.daemon().is_ok();
-    let view = |row| FiringView::of(row, known, record.as_ref(), daemon_runs);
+    let view = |row| FiringView::of(row, record.as_ref(), daemon_runs);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
     if For::schedule(owner, known).config().is_some() {
         for view in &mut views {

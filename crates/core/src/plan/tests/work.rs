@@ -1,6 +1,7 @@
 //! Schedules that take items from a work source: free places are filled while other jobs run long.
 
 use super::*;
+use crate::breaker::Pause;
 
 impl Scene {
     fn takes_work(mut self) -> Self {
@@ -115,6 +116,27 @@ fn nothing_is_taken_beside_a_probe() {
     let mut probe = polling().max(3).fill();
     probe.record().fuse.pauses = 1;
     assert_eq!(probe.plan("10:06"), "");
+}
+
+#[test]
+fn enabled_again_it_looks_for_work_when_it_is_due() {
+    let off = |scene: &mut Scene, paused: bool| {
+        let pause = Pause { until: at("11:00"), reason: "it failed".into() };
+        let moment = at("10:02").into();
+        if paused { scene.record().pause(pause, moment) } else { scene.record().disable(DisabledBy::Person) }
+    };
+    for paused in [true, false] {
+        let mut interval = Scene::new(EVERY).takes_work().polled("10:00").last_run("10:01").max(3).fill();
+        assert!(off(&mut interval, paused));
+        assert!(interval.record().enable(at("10:30").into()));
+        assert_eq!(interval.plan("10:30"), "wake 10:35", "paused: {paused}");
+        let mut polled = Scene::new(EVERY).takes_work().polled("10:00").max(3).fill();
+        assert!(off(&mut polled, paused) && polled.record().enable(at("10:30").into()));
+        assert_eq!(polled.plan("10:30"), "wake 10:35", "no job of it has ended; paused: {paused}");
+        let mut cron = hourly("\"jitter\":0").takes_work().max(3).fill();
+        assert!(off(&mut cron, paused) && cron.record().enable(at("10:30").into()));
+        assert_eq!(cron.plan("10:30"), "wake 11:00", "paused: {paused}");
+    }
 }
 
 #[test]

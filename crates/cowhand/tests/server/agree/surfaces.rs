@@ -198,6 +198,13 @@ impl Surfaces<'_> {
             if let Some(message) = one["waits"]["message"].as_str() {
                 assert!(page.contains(&escaped(message)), "{id}: {message}");
             }
+            if one["waits"]["reason"] == "usage_limit" {
+                let until = one["waits"]["until"].as_str().unwrap();
+                let fleet = self.page("/").await;
+                for page in [&page, &fleet] {
+                    assert!(page.contains(&format!("<time datetime=\"{until}\"")), "{id}: {page}");
+                }
+            }
             let kept = fs::read_to_string(self.scene.path(&format!(".cowhand/jobs/{id}.yaml"))).unwrap();
             let kept = yaml(&kept);
             assert_eq!(kept["status"], job["status"], "{id}: its file");

@@ -13,7 +13,7 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, asks, budgets, marks, now, text};
-use crate::api::{AgentView, ApiProblem, Page, StatusView, Total, UsageView, left_sentence, segment};
+use crate::api::{AgentView, ApiProblem, Code, JobView, Page, StatusView, Total, UsageView, left_sentence, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
@@ -22,6 +22,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let status: StatusView = client.get("status").await?;
     let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
     let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=10").await?;
+    let ends = waits_end(&pages, &waiting.items, now).await?;
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
@@ -43,7 +44,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         }
         (part("running", "Running now", &more(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
-            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, now)))
+            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, &ends, now)))
         }
         div.columns {
             (part("next", "Fires next", &html! { a href="/timeline" { "Timeline" } }, &fires_next(schedules.items, now)))
@@ -53,6 +54,27 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         (part("agents", "Agents", &html! {}, &agents(&status.agents, now)))
     };
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
+}
+
+/// Returns for each job the time before which it does not start, if that is in the future: the end of its backoff, or that
+/// of the limit of its provider or of the pause of its schedule.
+async fn waits_end(
+    pages: &Pages,
+    waiting: &[JobRecord],
+    now: Timestamp,
+) -> Result<Vec<Option<Timestamp>>, ApiProblem> {
+    let mut ends = Vec::new();
+    for job in waiting {
+        let view = match pages.client.get::<JobView>(&format!("jobs/{}", job.id)).await {
+            Ok(view) => Some(view),
+            // It may have been removed in the meantime.
+            Err(problem) if problem.code == Code::NotFound => None,
+            Err(problem) => return Err(problem),
+        };
+        let until = view.and_then(|view| view.waits).and_then(|waits| waits.ends());
+        ends.push(until.max(job.not_before).filter(|until| *until > now));
+    }
+    Ok(ends)
 }
 
 async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
@@ -186,18 +208,18 @@ fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Marku
     }
 }
 
-fn waiting_now(waiting: &[JobRecord], now: Timestamp) -> Markup {
+fn waiting_now(waiting: &[JobRecord], ends: &[Option<Timestamp>], now: Timestamp) -> Markup {
     html! {
         table {
             thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Made" } th.wide { "Not before" } } }
             tbody {
-                @for job in waiting {
+                @for (job, ends) in waiting.iter().zip(ends) {
                     tr {
                         td { (marks::job(&job.id)) }
                         td { (marks::agent(&job.agent)) }
                         td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } }
                         td { (marks::from_now(job.started_at, now)) }
-                        td.wide { @if let Some(time) = job.not_before.filter(|time| *time > now) { (marks::due(time, now)) } }
+                        td.wide { @if let Some(time) = ends { (marks::due(*time, now)) } }
                     }
                 }
             }

@@ -117,7 +117,12 @@ fn head(
             }
         }
         @if let Some(assumed) = job.usage.as_ref().and_then(assumed_sentence) { p.muted { (Text(&assumed)) } }
-        @if let Some(waits) = waits { p.alert { b { "waits: " } (Text(&waits.message)) } }
+        @if let Some(waits) = waits {
+            p.alert {
+                b { "waits: " } (Text(&waits.message))
+                @if let Some(until) = waits.ends() { ". That ends " (marks::due(until, now)) "." }
+            }
+        }
         @if let Some(error) = &job.error { p.alert { b { (error_kind(job)) ": " } (Text(&error.message)) } }
         @if let Some(summary) = &job.summary { div.summary { h2 { "Result" } p.pre { (Text(summary)) } } }
     }
