@@ -56,7 +56,7 @@ pub use events::Subscription;
 pub use known::{known_agent, known_schedule, missing_agent};
 pub use output::{Output, Said};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
-pub use prune::{prune, remove_job};
+pub use prune::{prune, remove_job, remove_workspaces};
 pub use ready::Unready;
 pub use trigger::{Changes, Trigger, Triggered};
 
