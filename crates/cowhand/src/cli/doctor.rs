@@ -53,7 +53,8 @@ impl Doctor {
             SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
         let sources = Arc::new(WorkSources::new(Arc::default(), setting));
         let (roster, state) = (Arc::new(loaded.roster), place.state.clone());
-        let subject = Subject { roster, state, variables, files, sources };
+        let outside = roster.server.outside();
+        let subject = Subject { roster, state, variables, files, sources, outside };
         findings.extend(wait(async { Ok(examine(&place.state, subject).await) })?);
         if self.json {
             print::json(&findings);
