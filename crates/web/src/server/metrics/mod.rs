@@ -131,7 +131,12 @@ impl Metrics {
         let cost = spent
             .iter()
             .map(|(agent, model, usage)| (labels(agent, model), usage.cost_usd.unwrap_or_default()));
-        page.family(Kind::Counter, "cowhand_cost_dollars_total", "Dollars, as agents tell them.", cost);
+        page.family(
+            Kind::Counter,
+            "cowhand_cost_dollars_total",
+            "Dollars, as agents tell them, and assumed ones where nobody told them.",
+            cost,
+        );
         Ok(())
     }
 

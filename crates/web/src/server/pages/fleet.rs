@@ -91,7 +91,7 @@ fn head(status: &Status, today: &Total, spent: &UsageView, now: Timestamp) -> Ma
                     @match today.usage.cost_usd {
                         // No price is known.
                         None if tokens > 0 && spent.budgets.is_empty() => { (marks::count(tokens)) " tokens" }
-                        dollars => { (marks::money(dollars.unwrap_or_default())) (budgets::of_today(&spent.budgets)) }
+                        dollars => { (marks::sum(dollars.unwrap_or_default(), today.assumed_usd)) (budgets::of_today(&spent.budgets)) }
                     }
                     " today"
                 }
