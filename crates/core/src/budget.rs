@@ -399,9 +399,25 @@ impl SpendLimits {
         Ok(Reservation { amount })
     }
 
-    /// Returns the budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so
+    /// Returns the budget that is exceeded while an attempt runs, if there is one. `job` is the spending of the job so
     /// far, including this attempt. Reservations of other attempts do not count.
     pub fn passed(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
+        self.find_budget(job, own, fleet, |budget| budget.spent > budget.limit)
+    }
+
+    /// Checks whether the job has used up its own budget, so that nothing is left for another attempt.
+    pub fn is_used_up(&self, job: Amount) -> bool {
+        let nobody = Spending::default();
+        self.find_budget(job, &nobody, &nobody, |budget| budget.spent >= budget.limit).is_some()
+    }
+
+    fn find_budget(
+        &self,
+        job: Amount,
+        own: &Spending,
+        fleet: &Spending,
+        wanted: impl Fn(&OverBudget) -> bool,
+    ) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
             let of_job = [(Scope::Agent, &self.own), (Scope::Fleet, &self.fleet)];
             let of_job = of_job.into_iter().filter_map(|(scope, budget)| {
@@ -411,10 +427,7 @@ impl SpendLimits {
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed, until: None })
             });
             let of_job = of_job.min_by_key(|of_job| of_job.limit);
-            of_job
-                .into_iter()
-                .chain(self.windows(unit, own, fleet))
-                .find(|window| window.spent >= window.limit)
+            of_job.into_iter().chain(self.windows(unit, own, fleet)).find(&wanted)
         })
     }
 

@@ -73,6 +73,11 @@ impl Server {
         self
     }
 
+    /// Returns the configured address if other machines can reach it, where unsigned deliveries are refused.
+    pub fn outside(&self) -> Option<SocketAddr> {
+        Some(self.listen).filter(|listen| self.enabled && !listen.ip().is_loopback())
+    }
+
     /// Checks whether `Host: host` is a name of this server, to reject foreign names that resolve to this machine.
     pub fn is_named(&self, host: &str) -> bool {
         let name = without_port(host).to_ascii_lowercase();

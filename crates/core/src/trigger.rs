@@ -216,6 +216,11 @@ impl TriggerConfig {
         names.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
 
+    /// Checks whether it is a webhook whose deliveries cannot be signed.
+    pub const fn is_unsigned(&self) -> bool {
+        matches!(self, Self::Webhook { secret: None, secret_env: None, allow_unsigned: true, .. })
+    }
+
     /// Checks the rules between fields.
     pub fn check(&self) -> Result<(), TriggerError> {
         match self {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
@@ -74,6 +75,8 @@ pub struct Engine {
     pub ending: AtomicBool,
     /// Number of the last event that the views show.
     pub seen_by_views: AtomicI64,
+    /// Address of the server, as soon as it listens.
+    pub listens_at: OnceLock<SocketAddr>,
     /// Lock that is held while a workspace is passed on or removed.
     pub workspaces: tokio::sync::Mutex<()>,
     pub config: Current,
@@ -173,6 +176,7 @@ impl Engine {
             homeless: AtomicBool::default(),
             ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
+            listens_at: OnceLock::new(),
             workspaces: tokio::sync::Mutex::default(),
             config: Current::new(loaded),
             running: Mutex::default(),
@@ -184,6 +188,15 @@ impl Engine {
 
     pub fn loaded(&self) -> Arc<Loaded> {
         self.config.get()
+    }
+
+    /// Returns the address of the server if other machines can reach it. Before the server listens, this is the address
+    /// of the config.
+    pub fn listens_outside(&self) -> Option<SocketAddr> {
+        match self.listens_at.get() {
+            Some(listen) => Some(*listen).filter(|listen| !listen.ip().is_loopback()),
+            None => self.loaded().roster.server.outside(),
+        }
     }
 
     pub(crate) fn set_roster(&self, loaded: Loaded) {

@@ -198,6 +198,10 @@ pub(super) async fn attempt_ended(tx: &mut Tx<'_>, job: &Job, now: Timestamp) ->
 
 async fn over(tx: &mut Tx<'_>, job: &Job, ask: &Ask, now: Timestamp) -> Result<(), StoreError> {
     save(tx, ask).await?;
+    // Nobody asked for the expiry, whoever's request was the first to find it.
+    if matches!(ask.state, AskState::Expired { .. }) {
+        tx.by = None;
+    }
     let fact = Fact::AskExpired { ask: ask.id.clone(), status: ask.state.status() };
     jobs::record(tx, job, fact, now);
     Ok(())

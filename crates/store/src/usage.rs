@@ -13,30 +13,35 @@ use super::{Store, StoreError};
 
 statements! {
     ADD_USAGE = same "insert into usage (slot, agent, schedule, model, attempts, input_tokens, output_tokens, \
-        cache_creation_tokens, cache_read_tokens, cost_microdollars) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+        cache_creation_tokens, cache_read_tokens, cost_microdollars, assumed_microdollars) \
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
         on conflict (slot, agent, schedule, model) do update set attempts = usage.attempts + excluded.attempts, \
         input_tokens = usage.input_tokens + excluded.input_tokens, \
         output_tokens = usage.output_tokens + excluded.output_tokens, \
         cache_creation_tokens = usage.cache_creation_tokens + excluded.cache_creation_tokens, \
         cache_read_tokens = usage.cache_read_tokens + excluded.cache_read_tokens, \
-        cost_microdollars = usage.cost_microdollars + excluded.cost_microdollars";
+        cost_microdollars = usage.cost_microdollars + excluded.cost_microdollars, \
+        assumed_microdollars = usage.assumed_microdollars + excluded.assumed_microdollars";
     USAGE_IN_ALL = same "select agent, model, cast(sum(input_tokens) as bigint) as input_tokens, \
         cast(sum(output_tokens) as bigint) as output_tokens, \
         cast(sum(cache_creation_tokens) as bigint) as cache_creation_tokens, \
         cast(sum(cache_read_tokens) as bigint) as cache_read_tokens, \
         cast(sum(cost_microdollars) as bigint) as cost_microdollars from usage group by agent, model order by agent, model";
     ADD_USAGE_OF_ITEM = same "insert into usage_of_items (item, title, attempts, input_tokens, output_tokens, \
-        cache_creation_tokens, cache_read_tokens, cost_microdollars, last_at) values ($1, $2, 1, $3, $4, $5, $6, $7, $8) \
+        cache_creation_tokens, cache_read_tokens, cost_microdollars, last_at, assumed_microdollars) \
+        values ($1, $2, 1, $3, $4, $5, $6, $7, $8, $9) \
         on conflict (item) do update set title = excluded.title, attempts = usage_of_items.attempts + 1, \
         input_tokens = usage_of_items.input_tokens + excluded.input_tokens, \
         output_tokens = usage_of_items.output_tokens + excluded.output_tokens, \
         cache_creation_tokens = usage_of_items.cache_creation_tokens + excluded.cache_creation_tokens, \
         cache_read_tokens = usage_of_items.cache_read_tokens + excluded.cache_read_tokens, \
-        cost_microdollars = usage_of_items.cost_microdollars + excluded.cost_microdollars, last_at = excluded.last_at";
+        cost_microdollars = usage_of_items.cost_microdollars + excluded.cost_microdollars, last_at = excluded.last_at, \
+        assumed_microdollars = usage_of_items.assumed_microdollars + excluded.assumed_microdollars";
     USAGE_OF_ITEMS = same "select * from usage_of_items where last_at >= $1 \
         order by cost_microdollars desc, input_tokens + output_tokens desc, item limit $2";
     USAGE_OF_JOBS = same "select jobs.id, jobs.agent, jobs.schedule, jobs.status, count(*) as attempts, \
         cast(sum(coalesce(attempts.microdollars, 0) + attempts.assumed_microdollars) as bigint) as microdollars, \
+        cast(sum(attempts.assumed_microdollars) as bigint) as assumed_microdollars, \
         cast(sum(coalesce(attempts.tokens, 0)) as bigint) as tokens from attempts join jobs on jobs.id = attempts.job_id \
         where attempts.ended_at >= $1 and attempts.ended_at < $2 and attempts.usage is not null \
         group by jobs.id, jobs.agent, jobs.schedule, jobs.status order by microdollars desc, tokens desc, jobs.id limit $3";
@@ -55,6 +60,8 @@ pub struct UsageSlot {
     pub model: Option<String>,
     pub attempts: u64,
     pub usage: ModelUsage,
+    /// Assumed part of the cost.
+    pub assumed_usd: Option<f64>,
 }
 
 /// Cost of a work item over all jobs.
@@ -64,6 +71,8 @@ pub struct SpentOnItem {
     pub title: String,
     pub attempts: u64,
     pub usage: ModelUsage,
+    /// Assumed part of the cost.
+    pub assumed_usd: Option<f64>,
     pub last_at: Timestamp,
 }
 
@@ -75,6 +84,8 @@ pub struct SpentOnJob {
     pub status: JobStatus,
     pub attempts: u64,
     pub amount: Amount,
+    /// Assumed part of the cost.
+    pub assumed_usd: Option<f64>,
 }
 
 impl Store {
@@ -129,18 +140,21 @@ pub(super) async fn add(
     let of_models = usage.per_model.iter().map(|(model, usage)| (model.as_str(), 0, usage));
     let slot = slot(now);
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
-    for (model, attempts, usage) in std::iter::once(("", 1, &whole)).chain(of_models) {
+    let of_whole = ("", 1, &whole);
+    for (model, attempts, used) in std::iter::once(of_whole).chain(of_models) {
+        let assumed = usage.assumed_usd.filter(|_| model.is_empty());
         let row = args![
             slot,
             job.agent().as_str(),
             schedule,
             model,
             i64::from(attempts),
-            stored(usage.input_tokens),
-            stored(usage.output_tokens),
-            stored(usage.cache_creation_input_tokens),
-            stored(usage.cache_read_input_tokens),
-            microdollars(usage.cost_usd),
+            stored(used.input_tokens),
+            stored(used.output_tokens),
+            stored(used.cache_creation_input_tokens),
+            stored(used.cache_read_input_tokens),
+            microdollars(used.cost_usd),
+            microdollars(assumed),
         ];
         tx.execute(ADD_USAGE, row).await?;
     }
@@ -167,6 +181,7 @@ async fn add_to_item(
         stored(whole.cache_read_input_tokens),
         stored(Amount::of(usage).microdollars),
         now,
+        microdollars(usage.assumed_usd),
     ];
     tx.execute(ADD_USAGE_OF_ITEM, row).await?;
     Ok(())
@@ -200,6 +215,7 @@ fn read(row: &Row) -> Result<UsageSlot, StoreError> {
         model: model(row)?,
         attempts: row.count("attempts")?,
         usage: usage(row)?,
+        assumed_usd: dollars(row, "assumed_microdollars")?,
     })
 }
 
@@ -209,6 +225,7 @@ fn read_item(row: &Row) -> Result<SpentOnItem, StoreError> {
         title: row.get("title")?,
         attempts: row.count("attempts")?,
         usage: usage(row)?,
+        assumed_usd: dollars(row, "assumed_microdollars")?,
         last_at: row.time("last_at")?,
     })
 }
@@ -221,6 +238,7 @@ fn read_job(row: &Row) -> Result<SpentOnJob, StoreError> {
         status: row.parse("status")?,
         attempts: row.count("attempts")?,
         amount: Amount { microdollars: row.count("microdollars")?, tokens: row.count("tokens")? },
+        assumed_usd: dollars(row, "assumed_microdollars")?,
     })
 }
 
@@ -229,10 +247,16 @@ fn model(row: &Row) -> Result<Option<String>, StoreError> {
     Ok(Some(model).filter(|model| !model.is_empty()))
 }
 
-fn usage(row: &Row) -> Result<ModelUsage, StoreError> {
-    let microdollars: u64 = row.count("cost_microdollars")?;
+/// Reads an amount; none if it is 0.
+fn dollars(row: &Row, column: &'static str) -> Result<Option<f64>, StoreError> {
+    let microdollars: u64 = row.count(column)?;
     #[expect(clippy::cast_precision_loss, reason = "exact up to nine billion dollars")]
-    let cost_usd = (microdollars > 0).then_some(microdollars as f64 / 1e6);
+    let dollars = (microdollars > 0).then_some(microdollars as f64 / 1e6);
+    Ok(dollars)
+}
+
+fn usage(row: &Row) -> Result<ModelUsage, StoreError> {
+    let cost_usd = dollars(row, "cost_microdollars")?;
     Ok(ModelUsage {
         input_tokens: row.count("input_tokens")?,
         output_tokens: row.count("output_tokens")?,

@@ -24,6 +24,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         }
         anybody(loader, draft, agent, schedule);
         unproven(loader, draft, agent, schedule);
+        refused(loader, draft, schedule);
         together(loader, draft, agent, schedule);
         anywhere(loader, draft, agent, schedule);
     }
@@ -128,6 +129,19 @@ fn unproven(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sc
         let problem = Problem::error(schedule_at(draft, schedule.name.as_str()), message);
         let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
         loader.problems.add(Problem { severity: Severity::Warning, ..problem.key(key) });
+    }
+}
+
+/// Warns if deliveries need no signature, but the server listens where it refuses such deliveries.
+fn refused(loader: &mut Loader<'_>, draft: &Draft, schedule: &Schedule) {
+    let Some(listen) = loader.server.outside() else { return };
+    if schedule.trigger.is_unsigned() {
+        let message = format!(
+            "its deliveries are refused: `allow_unsigned` counts only on loopback, and the server listens on {listen}"
+        );
+        let key = draft.key_of(&format!("schedules.{}.allow_unsigned", schedule.name));
+        let problem = Problem::warning(schedule_at(draft, schedule.name.as_str()), message).key(key);
+        loader.problems.add(problem.help("set `secret_env`, or let `server.listen` be 127.0.0.1".to_owned()));
     }
 }
 

@@ -38,3 +38,25 @@ fn host_and_port_are_the_servers() {
         ["sub/cowhand.yaml:1:1 warning: only the root file's `web` counts; this one does nothing"]
     );
 }
+
+#[test]
+fn an_unsigned_webhook_is_warned_of_where_it_is_refused() {
+    let agent = |secret: &str| {
+        format!("agents: [{{name: a, schedules: {{s: {{type: webhook, prompt: x{secret}}}}}}}]\n")
+    };
+    for (server, secret, is_refused) in [
+        ("server: {listen: 0.0.0.0:3232}", ", allow_unsigned: true", true),
+        ("web: {host: 192.0.2.7}", ", allow_unsigned: true", true),
+        ("server: {listen: 0.0.0.0:3232, enabled: false}", ", allow_unsigned: true", false),
+        ("server: {listen: '[::1]:3232'}", ", allow_unsigned: true", false),
+        ("", ", allow_unsigned: true", false),
+        ("server: {listen: 0.0.0.0:3232}", ", allow_unsigned: true, secret: x", false),
+        ("server: {listen: 0.0.0.0:3232}", ", secret: x", false),
+    ] {
+        let loaded = load_files(&[("cowhand.yaml", &format!("{}{server}\n", agent(secret)))], &[]);
+        let said = lines(&loaded).join("\n");
+        assert_eq!(loaded.errors(), 0, "{server} {secret}: {said}");
+        let word = "its deliveries are refused: `allow_unsigned` counts only on loopback";
+        assert_eq!(said.contains(word), is_refused, "{server} {secret}: {said}");
+    }
+}

@@ -53,7 +53,8 @@ impl DoctorArgs {
             SourceContext::of_base(base, variables.clone()).written_by_agents(writable(&loaded.roster));
         let sources = Arc::new(WorkSources::new(Arc::default(), setting));
         let (roster, state) = (Arc::new(loaded.roster), location.state.clone());
-        let subject = Subject { roster, state, variables, files, sources };
+        let outside = roster.server.outside();
+        let subject = Subject { roster, state, variables, files, sources, outside };
         findings.extend(wait(async { Ok(examine(&location.state, subject).await) })?);
         if self.json {
             print::json(&findings);

@@ -192,11 +192,12 @@ const STORE_SILENT: &str = "the store does not answer";
 
 /// The last event so far. A store that cannot be read keeps nobody from stopping.
 async fn last_event(client: &Client) -> LastEvent {
-    let page = match tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await {
-        Ok(page) => page,
-        Err(_) if answers(client).await => Err(ApiProblem::store_unavailable(STORE_SILENT)),
-        Err(_) => Err(ApiProblem::new(Code::NoDaemon, "the daemon did not answer before it was stopped")),
-    };
+    let page =
+        match tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<Page<Event>>("events?limit=1")).await {
+            Ok(page) => page,
+            Err(_) if answers(client).await => Err(ApiProblem::store_unavailable(STORE_SILENT)),
+            Err(_) => Err(ApiProblem::new(Code::NoDaemon, "the daemon did not answer before it was stopped")),
+        };
     if let Err(problem) = &page
         && problem.code == Code::StoreUnavailable
     {
@@ -212,8 +213,8 @@ async fn last_event(client: &Client) -> LastEvent {
 
 /// Checks whether the daemon answers a request that needs no store.
 async fn answers(client: &Client) -> bool {
-    let answer = tokio::time::timeout(ASKING, client.get::<serde_json::Value>("-")).await;
-    matches!(answer, Ok(Ok(_) | Err(Problem { code: Code::NotFound, .. })))
+    let answer = tokio::time::timeout(STORE_TIMEOUT_BEFORE, client.get::<serde_json::Value>("-")).await;
+    matches!(answer, Ok(Ok(_) | Err(ApiProblem { code: Code::NotFound, .. })))
 }
 
 const STILL_STOPPING: &str =

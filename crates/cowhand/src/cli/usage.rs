@@ -114,7 +114,7 @@ impl UsageArgs {
                     .optional_columns(&["CACHED", "OUT", "IN"]);
                 for row in &view.models {
                     let name = row.model.clone().unwrap_or_else(|| "(not reported)".to_owned());
-                    table.row(std::iter::once(name).chain(cells(&row.usage)));
+                    table.row(std::iter::once(name).chain(cells(&row.usage, row.assumed_usd)));
                 }
                 table
             }
@@ -123,7 +123,8 @@ impl UsageArgs {
                     Table::new(&["WORK ITEM", "COST", "IN", "OUT", "CACHED", "ATTEMPTS", "TITLE"])
                         .optional_columns(&["ATTEMPTS", "CACHED", "OUT", "IN", "TITLE"]);
                 for row in &view.work_items {
-                    let cells = std::iter::once(row.work_item.clone()).chain(cells(&row.total.usage));
+                    let cells = std::iter::once(row.work_item.clone())
+                        .chain(cells(&row.total.usage, row.total.assumed_usd));
                     table.row(cells.chain([row.total.attempts.to_string(), print::cell(&row.title)]));
                 }
                 table
@@ -138,7 +139,7 @@ impl UsageArgs {
                         row.agent.to_string(),
                         row.schedule.as_ref().map(ToString::to_string).unwrap_or_default(),
                         row.status.to_string(),
-                        row.cost_usd.map(dollars).unwrap_or_default(),
+                        row.cost_usd.map(|cost| at_most(cost, row.assumed_usd)).unwrap_or_default(),
                         count(row.tokens),
                         row.attempts.to_string(),
                     ]);
@@ -154,8 +155,10 @@ fn heading(view: &UsageView) -> String {
     let (tokens, attempts) = (cowhand_core::budget::tokens(usage), view.total.attempts);
     let spent = match usage.cost_usd {
         None if tokens > 0 || attempts > 0 => "no price reported".to_owned(),
-        cost => dollars(cost.unwrap_or_default()),
+        cost => at_most(cost.unwrap_or_default(), view.total.assumed_usd),
     };
+    let assumed = view.total.assumed_usd.map(|assumed| format!(" ({} of it assumed)", dollars(assumed)));
+    let spent = spent + &assumed.unwrap_or_default();
     let tokens = tokens_in_words(tokens);
     let attempts = if attempts == 1 { "1 attempt".to_owned() } else { format!("{attempts} attempts") };
     format!("{} to {} ({}): {spent}, {tokens}, {attempts}", view.since, view.until, view.time_zone)
@@ -165,19 +168,25 @@ fn sums(what: &'static str, rows: impl Iterator<Item = (String, Total)>) -> Tabl
     let mut table = Table::new(&[what, "COST", "IN", "OUT", "CACHED", "ATTEMPTS"])
         .optional_columns(&["ATTEMPTS", "CACHED", "OUT", "IN"]);
     for (name, total) in rows {
-        let cells = std::iter::once(name).chain(cells(&total.usage));
+        let cells = std::iter::once(name).chain(cells(&total.usage, total.assumed_usd));
         table.row(cells.chain([total.attempts.to_string()]));
     }
     table
 }
 
-fn cells(usage: &ModelUsage) -> [String; 4] {
+fn cells(usage: &ModelUsage, assumed: Option<f64>) -> [String; 4] {
     [
-        usage.cost_usd.map(dollars).unwrap_or_default(),
+        usage.cost_usd.map(|cost| at_most(cost, assumed)).unwrap_or_default(),
         count(usage.input_tokens),
         count(usage.output_tokens),
         count(usage.cache_creation_input_tokens.saturating_add(usage.cache_read_input_tokens)),
     ]
+}
+
+/// Formats a cost, with `≤` if a part of it is assumed.
+fn at_most(cost: f64, assumed: Option<f64>) -> String {
+    let sign = if assumed.is_some() { "≤ " } else { "" };
+    format!("{sign}{}", dollars(cost))
 }
 
 fn dollars(dollars: f64) -> String {

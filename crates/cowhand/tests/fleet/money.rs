@@ -208,6 +208,16 @@ agents:
         ),
         "{told}"
     );
+    let usage = scene.json(&["usage"]);
+    for sum in ["/total", "/agents/0", "/schedules/0", "/models/0", "/jobs/0"] {
+        let sum = usage.pointer(sum).unwrap();
+        assert_eq!((&sum["cost_usd"], &sum["assumed_usd"]), (&0.4.into(), &0.4.into()), "{usage:#}");
+    }
+    for by in ["day", "agent", "model", "schedule", "job"] {
+        let shown = scene.run(&["usage", "--by", by]).stdout;
+        assert_eq!(shown.matches("≤ $0.40").count(), 2, "{shown}");
+        assert!(shown.contains("($0.40 of it assumed)"), "{shown}");
+    }
     // The second job uses the rest, and there is no third.
     assert_eq!(run()["usage"]["assumed_usd"].as_f64(), Some(0.1));
     scene.run(&["trigger", "talker"]);

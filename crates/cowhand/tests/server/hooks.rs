@@ -1,11 +1,12 @@
 //! Webhooks: their signatures, their results, and that no accepted delivery is lost.
 
+use cowhand_testing::wait_until;
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
-use crate::{NEW, OLD, Scene, answer, hmac};
+use crate::{FLEET, NEW, OLD, Scene, answer, hmac};
 
 const BODY: &[u8] = br#"{"action":"opened","issue":{"number":7}}"#;
 
@@ -213,6 +214,28 @@ async fn a_secret_that_is_not_set_is_told_before_anybody_tries() {
     let (_, why, _) = scene.run(&["why", "worker/unset"]);
     assert!(!why.contains("refused"), "{why}");
     assert_eq!(answer(scene.github("unset", "1", "push", BODY)).await.0, 202);
+}
+
+#[tokio::test]
+async fn an_unsigned_webhook_outside_of_loopback_is_told_before_anybody_tries() {
+    let mut scene = Scene::prepared(FLEET);
+    scene.start_anywhere();
+    let (status, _) = answer(scene.deliver("unsigned", BODY)).await;
+    assert_eq!(status, 401);
+    let said = "`allow_unsigned` counts only on loopback, and the server listens on 0.0.0.0:";
+    wait_until("`why` to say it", || scene.run(&["why", "worker/unsigned"]).1.contains(said).then_some(()));
+    let (_, list, _) = scene.run(&["schedule", "list", "--json"]);
+    assert!(list.contains(said), "{list}");
+    let (code, doctor, _) = scene.run(&["doctor"]);
+    assert_eq!(code, 6);
+    assert!(doctor.contains("FAIL  webhook worker/unsigned: every delivery is refused"), "{doctor}");
+    // On loopback, the note is removed.
+    scene.kill();
+    scene.start(&[]);
+    wait_until("`why` to forget it", || {
+        (!scene.run(&["why", "worker/unsigned"]).1.contains("refused")).then_some(())
+    });
+    assert_eq!(answer(scene.deliver("unsigned", BODY)).await.0, 202);
 }
 
 #[tokio::test]

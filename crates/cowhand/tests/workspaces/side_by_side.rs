@@ -130,9 +130,45 @@ fn what_is_kept_is_limited_and_goes_with_its_job() {
     assert_eq!(scene.worktrees(), 3);
     let said = scene.command(&["prune", "--max-jobs", "1"]).output().unwrap();
     assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
-    scene.restart();
     wait_until("the workspace of a pruned job to go", || (!there(&jobs[1])).then_some(()));
     assert!(there(&jobs[2]));
+}
+
+#[test]
+fn a_workspace_goes_with_its_job() {
+    let scene = Scene::started("head -c 300000 /dev/zero > big; exit 3", &json!({}));
+    let jobs: Vec<String> = (0..4).map(|_| scene.run()["id"].as_str().unwrap().to_owned()).collect();
+    let run = |arguments: &[&str]| {
+        let said = scene.command(arguments).output().unwrap();
+        assert!(said.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&said.stderr));
+        String::from_utf8(said.stdout).unwrap()
+    };
+    wait_until("the workspaces to be kept", || (scene.branches().len() == 4).then_some(()));
+    run(&["job", "delete", &jobs[0]]);
+    let left = |count| {
+        wait_until("a workspace to go", || {
+            (scene.workspaces().len() == count && scene.worktrees() == count + 1).then_some(())
+        });
+        assert_eq!(scene.branches().len(), count);
+    };
+    left(3);
+    let pruned = scene.json(&["prune", "--max-jobs", "2"]);
+    assert!(pruned["bytes"].as_u64().unwrap() > 300_000, "{pruned}");
+    left(2);
+    // Without a daemon, the verb itself does it.
+    run(&["stop"]);
+    run(&["job", "delete", &jobs[2]]);
+    assert_eq!((scene.workspaces().len(), scene.worktrees(), scene.branches().len()), (1, 2, 1));
+    scene.start();
+    run(&["stop"]);
+    let last = scene.root.join(format!(".cowhand/workspaces/{}/big", jobs[3]));
+    assert!(last.exists());
+    scene.write_fleet("true", &json!({}));
+    scene.start();
+    scene.run();
+    run(&["stop"]);
+    run(&["prune", "--max-jobs", "1"]);
+    assert_eq!((scene.workspaces().len(), scene.worktrees(), scene.branches().len()), (0, 1, 0));
 }
 
 #[test]

@@ -314,6 +314,10 @@ impl Daemon {
             warn!("the views are behind: {error:#}");
         }
         self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
+        let removed = self.views.take_removed();
+        if !removed.is_empty() {
+            self.errands.spawn(workspaces::jobs_removed(Arc::clone(&self.engine), removed));
+        }
         fault::place("viewed");
     }
 

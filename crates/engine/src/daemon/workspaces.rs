@@ -1,8 +1,6 @@
 //! The life of workspaces: made for a job, passed on with a session, kept or removed after the end.
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +14,10 @@ use tracing::{info, warn};
 
 use crate::context::Engine;
 use crate::prune::files;
+use crate::prune::workspaces::{self as removal, apart};
 use crate::view::write_whole;
 use cowhand_run::redact::Redactor;
-use cowhand_run::workspace::{self, Ground, Left};
+use cowhand_run::workspace::{self, Ground};
 use cowhand_store::{KnownWorkspace, StoreError, WorkspaceState};
 use cowhand_system::beneath::Root;
 use cowhand_system::fault;
@@ -268,25 +267,21 @@ async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
         Ok(Some(now)) if now.workspace.path == workspace.path && !now.is_live() => {}
         _ => return,
     }
-    let job = workspace.job.clone();
-    let removed = match folder(engine) {
-        Ok(folder) => {
-            let workspace = workspace.clone();
-            apart(move || workspace::remove(&workspace, &folder)).await
+    let (store, state) = (&engine.store, &engine.home.state);
+    if let Err(why) = removal::remove(store, state, &workspace, engine.clock.now()).await {
+        warn!(job = %workspace.job, "its workspace is looked at again later: {why}");
+    }
+}
+
+/// Removes the workspaces of jobs that were pruned or deleted.
+pub(super) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
+    match removal::of(&engine.store, engine.home.node.clone(), jobs).await {
+        Ok(known) => {
+            for known in known.iter().filter(|known| known.job_status.is_none()) {
+                remove(&engine, known).await;
+            }
         }
-        Err(why) => Err(why),
-    };
-    fault::place("workspace-removed");
-    let written = match removed {
-        Ok(Left::Nothing) => engine.store.forget_workspace(&workspace).await,
-        Ok(Left::Branch) => {
-            let now = engine.clock.now();
-            engine.store.keep_workspace(&workspace, WorkspaceState::Branch, now).await
-        }
-        Err(why) => return warn!(%job, "its workspace is still there: {why}"),
-    };
-    if let Err(error) = written {
-        warn!(%job, "its workspace is looked at again later: {error}");
+        Err(error) => warn!("the workspaces of removed jobs are looked at later: {error}"),
     }
 }
 
@@ -305,17 +300,6 @@ async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     }
 }
 
-/// Returns the folder of all workspaces, without links in its path, because git prints such paths.
 fn folder(engine: &Engine) -> Result<PathBuf, String> {
-    let folder = engine.home.state.workspaces();
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.and_then(|()| folder.canonicalize())
-        .map_err(|error| format!("cannot use {}: {error}", folder.display()))
-}
-
-/// Runs a function on a blocking thread, because git can be slow.
-async fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+    removal::folder(&engine.home.state)
 }

@@ -9,6 +9,7 @@ mod starts;
 mod trust;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub struct Subject {
     /// The files of the config.
     pub files: Vec<PathBuf>,
     pub sources: Arc<WorkSources>,
+    /// Address of the server, if other machines can reach it.
+    pub outside: Option<SocketAddr>,
 }
 
 /// Checks agents and sources with the environment of this process.
@@ -77,7 +80,7 @@ pub async fn examine(subject: Subject) -> Vec<Finding> {
         }),
     );
     findings.extend(roster.server.tls.as_ref().map(certificate));
-    findings.extend(webhooks(sources, roster));
+    findings.extend(webhooks(sources, roster, subject.outside));
     findings.extend(hooks::look(sources, roster));
     findings.extend(trust::look(sources, roster));
     findings.extend(work_sources(sources, roster).await);
@@ -97,8 +100,8 @@ fn certificate(files: &Tls) -> Finding {
     }
 }
 
-/// Checks that the secrets of webhooks are set.
-fn webhooks(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
+/// Checks that the secrets of webhooks are set, and that those without a secret can be used.
+fn webhooks(sources: &WorkSources, roster: &Roster, outside: Option<SocketAddr>) -> Vec<Finding> {
     let all = roster.agents.iter().flat_map(|agent| agent.schedules.iter().map(move |own| (agent, own)));
     all.filter_map(|(agent, schedule)| {
         let TriggerConfig::Webhook { secret, secret_env, allow_unsigned, .. } = &schedule.trigger else {
@@ -111,6 +114,11 @@ fn webhooks(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
             Err("it has no secret, so every delivery is refused; `secret_env` names the variable that holds one, or \
                  `allow_unsigned: true` takes deliveries without"
                 .to_owned())
+        } else if let (true, Some(listen)) = (schedule.trigger.is_unsigned(), outside) {
+            Err(format!(
+                "every delivery is refused: `allow_unsigned` counts only on loopback, and the server listens on \
+                 {listen}; set `secret_env`, or let `server.listen` be 127.0.0.1"
+            ))
         } else if secret.is_none() && secret_env.is_none() {
             Ok("unsigned deliveries are taken while the server listens on this machine only".to_owned())
         } else if set.is_empty() && secret.is_none() {

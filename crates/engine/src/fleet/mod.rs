@@ -17,6 +17,7 @@ mod unset_secrets;
 mod wake;
 mod work;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -58,7 +59,7 @@ pub use find_item::find_item;
 pub use known::{known_agent, known_schedule, missing_agent};
 pub use output::{Output, Said};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
-pub use prune::{prune, remove_job};
+pub use prune::{prune, remove_job, remove_workspaces};
 pub use ready::Unready;
 pub use trigger::{Changes, Trigger, Triggered};
 
@@ -251,6 +252,20 @@ impl Fleet {
             variables: variables.clone(),
             files: files.clone(),
             sources: Arc::clone(sources),
+            outside: self.engine.listens_outside(),
+        }
+    }
+
+    /// Records where the server listens, on which the use of unsigned webhooks depends.
+    pub fn listens_at(&self, listen: SocketAddr) {
+        // A second server of the same fleet does not change it.
+        if self.engine.listens_at.set(listen).is_ok() {
+            let engine = Arc::clone(&self.engine);
+            tokio::spawn(async move {
+                if let Err(error) = unset_secrets::note(&engine).await {
+                    warn!("cannot note which webhooks are refused: {error}");
+                }
+            });
         }
     }
 

@@ -41,6 +41,7 @@ pub struct PrunedJob {
     pub id: JobId,
     pub agent: AgentName,
     pub finished_at: Timestamp,
+    /// Size of its files and of its workspace on this machine.
     pub bytes: u64,
     /// The limit that the job exceeded.
     pub why: Limit,
@@ -94,12 +95,28 @@ pub async fn prune(
     let scope = Scope { agent, limits: retention };
     let unlimited = scope.is_unlimited(roster);
     let mut excess = scope.excess(store, state, roster, now).await.map_err(failed)?;
+    let jobs = excess.iter().map(|excess| excess.job.id.clone());
+    let workspaces = prune::workspaces::sizes(store, state, jobs).await.map_err(failed)?;
     if !dry_run {
         excess = prune::prune(store, state, excess, now).await.map_err(failed)?;
     }
-    let jobs: Vec<_> = excess.into_iter().map(PrunedJob::from).collect();
+    let jobs = excess.into_iter().map(PrunedJob::from).map(|job| {
+        let workspace = workspaces.get(&job.id).copied().unwrap_or_default();
+        PrunedJob { bytes: job.bytes.saturating_add(workspace), ..job }
+    });
+    let jobs: Vec<_> = jobs.collect();
     let bytes = jobs.iter().map(|job| job.bytes).sum();
     Ok(PruneView { dry_run, unlimited, jobs, bytes })
+}
+
+/// Removes the workspaces of removed jobs, where no daemon runs. A daemon does it by itself.
+pub async fn remove_workspaces(
+    store: &Store,
+    state: &StateFolder,
+    jobs: Vec<JobId>,
+    now: Timestamp,
+) -> Result<(), FleetError> {
+    prune::workspaces::remove_all(store, state, jobs, now).await.map_err(FleetError::Prune)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -1,4 +1,7 @@
-//! Notes for `why` about webhooks that cannot be used, because the variable of their secret is not set.
+//! Notes for `why` about webhooks that cannot be used, because the variable of their secret is not set, or because
+//! they have none and the server listens outside of loopback.
+
+use std::net::SocketAddr;
 
 use cowhand_core::id::ScheduleId;
 use cowhand_core::trigger::TriggerConfig;
@@ -12,7 +15,7 @@ use cowhand_store::StoreError;
 const NOTE: &str = "its deliveries are refused, because no secret is set";
 
 pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
-    for (schedule, trouble) in troubles(&engine.loaded()) {
+    for (schedule, trouble) in troubles(&engine.loaded(), engine.listens_outside()) {
         if trouble.is_none() {
             let record = engine.store.schedule(schedule).await?;
             let note = record.and_then(|record| record.last_error);
@@ -26,16 +29,18 @@ pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
 }
 
 /// Returns the problem of each webhook, or `None` for a webhook without one.
-fn troubles(loaded: &Loaded) -> Vec<(ScheduleId, Option<String>)> {
+fn troubles(loaded: &Loaded, outside: Option<SocketAddr>) -> Vec<(ScheduleId, Option<String>)> {
     let mut troubles = Vec::new();
     for agent in &loaded.roster.agents {
         for schedule in &agent.schedules {
             let TriggerConfig::Webhook { secret, allow_unsigned, .. } = &schedule.trigger else { continue };
             let names: Vec<&str> = schedule.trigger.secret_names().collect();
             let is_set = |name: &&str| loaded.sources.setting().variable(name).is_some();
-            let is_well =
-                names.iter().any(is_set) || secret.is_some() || (names.is_empty() && *allow_unsigned);
-            let what = if names.is_empty() {
+            let is_unsigned = names.is_empty() && *allow_unsigned;
+            let is_well = names.iter().any(is_set) || secret.is_some() || (is_unsigned && outside.is_none());
+            let what = if let (true, Some(listen)) = (is_unsigned, outside) {
+                format!("`allow_unsigned` counts only on loopback, and the server listens on {listen}")
+            } else if names.is_empty() {
                 "`secret_env` names the variable that holds one".to_owned()
             } else {
                 names.join(", ")

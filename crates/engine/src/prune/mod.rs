@@ -5,6 +5,7 @@
 //! files of the job, too, and nothing comes back.
 
 pub mod files;
+pub(crate) mod workspaces;
 
 use anyhow::Context;
 use cowhand_core::id::AgentName;

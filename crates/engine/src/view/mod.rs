@@ -41,6 +41,8 @@ pub struct Views {
     cursor: i64,
     /// Jobs with files that could not be written or removed, to be tried again. They do not delay other jobs.
     behind: BTreeMap<JobId, Change>,
+    /// Jobs that were removed according to the log since the last call of [`Self::take_removed`].
+    removed: Vec<JobId>,
     /// True if the delay was logged.
     told: bool,
     /// Redactor for the secrets of the current config.
@@ -66,12 +68,18 @@ impl Views {
         let cursor =
             fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
         let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
-        Self { state, started_at, cursor, behind, told: false, redactor }
+        let removed = Vec::new();
+        Self { state, started_at, cursor, behind, removed, told: false, redactor }
     }
 
     /// Returns the number of the last event that the files show.
     pub const fn cursor(&self) -> i64 {
         self.cursor
+    }
+
+    /// Returns the removed jobs since the last call.
+    pub fn take_removed(&mut self) -> Vec<JobId> {
+        std::mem::take(&mut self.removed)
     }
 
     /// Restores files that somebody deleted or changed, and writes the changes since the last run.
@@ -156,6 +164,7 @@ impl Views {
         let done = match (store.job(id.clone()).await?, change) {
             (Some(job), _) => self.write_job(&id, &JobFile::of(store, job).await?),
             (None, Change::Remove(attempts)) => {
+                self.removed.push(id.clone());
                 files::remove(&self.state, &id, attempts).map_err(anyhow::Error::from)
             }
             // The event of its removal is still to come.

@@ -82,7 +82,7 @@ impl CommandReader {
             output_tokens: count(usage, "output_tokens"),
             cache_creation_input_tokens: count(usage, "cache_creation_input_tokens"),
             cache_read_input_tokens: count(usage, "cache_read_input_tokens"),
-            cost_usd: usage.get("cost_usd").and_then(Value::as_f64).filter(|dollars| *dollars >= 0.0),
+            cost_usd: usage.get("cost_usd").and_then(Value::as_f64).map(|dollars| dollars.max(0.0)),
         };
         self.spent.entry(model.to_owned()).or_default().add(&used);
     }
@@ -144,7 +144,7 @@ fn result_line(json: &Value) -> Option<ResultLine> {
 
 #[cfg(test)]
 mod tests {
-    use cowhand_core::job::{ErrorKind, FailReason, JobError};
+    use cowhand_core::job::{ErrorKind, FailReason, JobError, MOST_TOKENS};
     use serde_json::json;
 
     use super::*;
@@ -187,6 +187,22 @@ mod tests {
     }
 
     #[test]
+    fn absurd_usage_counts_as_documented() {
+        let usage = |line: &str| finish(&[line], &[], &ExitStatus::Code { code: 0 }).usage.unwrap().bounded();
+        let line = |usage: &str| format!(r#"{{"type":"system","subtype":"usage","usage":{usage}}}"#);
+        for (figure, expected) in
+            [("18446744073709551616", MOST_TOKENS), ("1e30", MOST_TOKENS), ("-1", 0), ("7", 7)]
+        {
+            let told = usage(&line(&format!(r#"{{"input_tokens":{figure}}}"#)));
+            assert_eq!(told.per_model["default"].input_tokens, expected, "{figure}");
+            let result = format!(r#"{{"is_error":false,"modelUsage":{{"m":{{"inputTokens":{figure}}}}}}}"#);
+            assert_eq!(usage(&result).per_model["m"].input_tokens, expected, "{figure}");
+        }
+        let told = usage(&line(r#"{"input_tokens":5,"cost_usd":-3}"#));
+        assert_eq!((told.total_cost_usd, told.per_model["default"].cost_usd), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
     fn success_has_a_summary() {
         let ok = ExitStatus::Code { code: 0 };
         for (stdout, expected) in [
@@ -214,6 +230,20 @@ mod tests {
                 "exit code 3; last line on stderr: oops",
             ),
             (&["out"], &[], code(1), ErrorKind::Exit, "exit code 1; last line on stdout: out"),
+            (
+                &[],
+                &["fork: no", "cowhand: the sandbox's cap on processes (48) was reached"],
+                code(1),
+                ErrorKind::Exit,
+                "exit code 1; last line on stderr: fork: no",
+            ),
+            (
+                &[],
+                &["cowhand: it cannot be confined"],
+                code(126),
+                ErrorKind::Exit,
+                "exit code 126; cowhand: it cannot be confined",
+            ),
             (&[], &[], code(1), ErrorKind::Exit, "exit code 1"),
             (
                 &[r#"{"type":"error","message":"no\ndisk"}"#],

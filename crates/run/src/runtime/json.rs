@@ -24,7 +24,14 @@ pub(super) fn name<'a>(fields: &'a Fields, key: &str) -> Option<&'a str> {
 }
 
 pub(super) fn count(fields: &Value, key: &str) -> u64 {
-    fields.get(key).and_then(Value::as_u64).unwrap_or(0)
+    fields.get(key).and_then(number).unwrap_or(0)
+}
+
+/// Reads a count. One beyond 64 bits, which JSON allows, is the largest count; the usage of an attempt has its own limit.
+pub(super) fn number(value: &Value) -> Option<u64> {
+    #[expect(clippy::cast_precision_loss, reason = "only the order of magnitude decides")]
+    let is_huge = || value.as_f64().is_some_and(|number| number >= u64::MAX as f64);
+    value.as_u64().or_else(|| is_huge().then_some(u64::MAX))
 }
 
 pub(super) fn take_text(fields: &mut Fields, key: &str) -> Option<String> {

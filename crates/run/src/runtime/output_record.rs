@@ -11,6 +11,9 @@ use crate::ending::ExitStatus;
 /// Maximum length of a line in a message.
 const MAX_OUTPUT_LINE_BYTES: usize = 300;
 
+/// Beginning of the lines that cowhand itself writes to an agent's stderr.
+const OWN_NOTE: &str = "cowhand: ";
+
 /// Maximum size of a summary; the whole text is in the job's output.
 pub(super) const MAX_SUMMARY_BYTES: usize = 64 << 10;
 
@@ -24,6 +27,9 @@ pub(super) struct OutputRecord {
     /// Last unstructured lines that are not blank.
     stdout: Option<String>,
     stderr: Option<String>,
+    /// Last line that cowhand itself wrote to the agent's stderr.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
     pub(super) result: Option<ResultLine>,
     /// Number of tool calls.
     pub(super) tools: u64,
@@ -52,7 +58,9 @@ impl OutputRecord {
     }
 
     pub(super) fn stderr(&mut self, line: &str) {
-        remember(&mut self.stderr, line);
+        // A note of cowhand itself is not the agent's last line.
+        let last = if line.starts_with(OWN_NOTE) { &mut self.note } else { &mut self.stderr };
+        remember(last, line);
     }
 
     /// Adds a result. Turns are counted anew for each result of a process; tokens and cost continue.
@@ -128,7 +136,9 @@ impl OutputRecord {
         let error = self.error.as_ref().map(|error| format!("it said: {error}"));
         let stderr = || self.stderr.as_ref().map(|line| format!("last line on stderr: {}", one_line(line)));
         let stdout = || self.stdout.as_ref().map(|line| format!("last line on stdout: {}", one_line(line)));
-        error.or_else(stderr).or_else(stdout)
+        // If the agent said nothing, it may not have started, and the note says why.
+        let note = || self.note.as_deref().map(one_line);
+        error.or_else(stderr).or_else(stdout).or_else(note)
     }
 }
 

@@ -7,6 +7,7 @@ use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, O
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::json::{count, number};
 use super::output_record::{MAX_SUMMARY_BYTES, one_line, tells_of_a_timeout};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,7 +35,7 @@ impl ResultLine {
             text: text("result").or(errors).map(|text| cut(&text, 0, MAX_SUMMARY_BYTES)),
             usage: JobUsage {
                 per_model: fields.get("modelUsage").map(per_model).unwrap_or_default(),
-                num_turns: fields.get("num_turns").and_then(Value::as_u64),
+                num_turns: fields.get("num_turns").and_then(number),
                 total_cost_usd: fields.get("total_cost_usd").and_then(Value::as_f64),
                 assumed_usd: None,
             },
@@ -128,7 +129,7 @@ pub(super) fn per_model(models: &Value) -> BTreeMap<String, ModelUsage> {
     models
         .take(100)
         .map(|(model, counts)| {
-            let count = |key: &str| counts.get(key).and_then(Value::as_u64).unwrap_or(0);
+            let count = |key: &str| count(counts, key);
             let usage = ModelUsage {
                 input_tokens: count("inputTokens"),
                 output_tokens: count("outputTokens"),

@@ -39,6 +39,7 @@ macro_rules! migrations {
             24 "0024_" "firing_jobs",
             25 "0025_" "imports",
             26 "0026_" "owed_since",
+            27 "0027_" "assumed_usage",
         }
     };
     ($folder:literal: $($version:literal $prefix:literal $name:literal,)*) => {

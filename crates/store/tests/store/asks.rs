@@ -86,11 +86,14 @@ async fn nobody_answers_in_time(place: Place) {
     let late = store.answer_ask(made.id.clone(), Answer::Allow { message: None }, at(100)).await.unwrap();
     let over = AskRefused::Over { id: made.id.clone(), status: AskStatus::Expired };
     assert_eq!(late, AskAnswered::Refused(over), "also before anybody wrote down that it is over");
-    store.expire_asks(at(100)).await.unwrap();
+    let jo = Actor::Person { uid: 7, name: Some("jo".into()) };
+    audit::by(jo, store.expire_asks(at(100))).await.unwrap();
     store.expire_asks(at(101)).await.unwrap();
     let state = store.ask(made.id).await.unwrap().unwrap().state;
     assert_eq!(state, AskState::Expired { answered_at: at(100) });
     assert_eq!(event_types(&store).await[2..], ["ask:made", "ask:expired"]);
+    let event = store.events_after(0, 100).await.unwrap().pop().unwrap();
+    assert_eq!(event.by, None, "nobody asked for it");
 }
 
 async fn the_end_of_an_attempt_ends_its_asks(place: Place) {

@@ -315,12 +315,12 @@ async fn a_run_is_told_what_it_passes(place: Place) {
         Hearing::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
         Hearing::Fenced => panic!("{id} is not ours"),
     };
-    assert_eq!(hear(&first, one, 0.999_999).await, None);
-    assert_eq!(hear(&first, one, 1.0).await, Some((Scope::Agent, Window::Job, 1_000_000)));
+    assert_eq!(hear(&first, one, 1.0).await, None, "it is not exceeded");
+    assert_eq!(hear(&first, one, 1.000_001).await, Some((Scope::Agent, Window::Job, 1_000_001)));
     // It did not stop at once, and the other one pays for that.
     assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(Window::Job));
-    assert_eq!(hear(&second, two, 0.4).await, None);
-    assert_eq!(hear(&second, two, 0.5).await, Some((Scope::Fleet, Window::Day, 2_000_000)));
+    assert_eq!(hear(&second, two, 0.5).await, None);
+    assert_eq!(hear(&second, two, 0.6).await, Some((Scope::Fleet, Window::Day, 2_100_000)));
 }
 
 fn failed(message: &str, breaker: Breaker) -> Settlement {

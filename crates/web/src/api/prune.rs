@@ -24,7 +24,12 @@ pub(super) async fn prune(
         return Ok(Json(fleet.prune(asked).await?));
     }
     let _held = if asked.dry_run { None } else { api.hold()? };
-    Ok(Json(fleet::prune(&api.store, &api.state, &api.roster(), asked, api.now()).await?))
+    let pruned = fleet::prune(&api.store, &api.state, &api.roster(), asked, api.now()).await?;
+    if !pruned.dry_run {
+        let jobs = pruned.jobs.iter().map(|job| job.id.clone()).collect();
+        fleet::remove_workspaces(&api.store, &api.state, jobs, api.now()).await?;
+    }
+    Ok(Json(pruned))
 }
 
 /// Deletes a job. Works without a daemon too, as pruning does.
@@ -34,7 +39,11 @@ pub(super) async fn delete(State(api): State<Api>, Path(id): Path<String>) -> Re
         Side::Daemon(fleet) => fleet.remove_job(&id).await,
         Side::Alone { .. } => {
             let _held = api.hold()?;
-            fleet::remove_job(&api.store, &api.state, &id, api.now()).await
+            let removed = fleet::remove_job(&api.store, &api.state, &id, api.now()).await;
+            if removed.is_ok() {
+                fleet::remove_workspaces(&api.store, &api.state, vec![id], api.now()).await?;
+            }
+            removed
         }
     };
     match removed {

@@ -64,10 +64,14 @@ pub(super) async fn diff(
     let job = find(&api, &id).await?;
     match tokio::fs::read(api.state.diff(job.id())).await {
         Ok(text) => Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(ApiProblem::not_found(format!(
-            "there is no diff of {}: it had no workspace of its own, has not ended, or ran on another machine",
-            job.id()
-        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let why = if matches!(job.status(), JobStatus::Pending | JobStatus::Running) {
+                "it has not ended"
+            } else {
+                "it had no workspace of its own, its agent was never started, or it ran on another machine"
+            };
+            Err(ApiProblem::not_found(format!("there is no diff of {}: {why}", job.id())))
+        }
         Err(error) => Err(ApiProblem::unavailable(format!("cannot read the diff of {}: {error}", job.id()))),
     }
 }

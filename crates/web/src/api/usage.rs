@@ -55,6 +55,9 @@ pub struct Total {
     pub attempts: u64,
     #[serde(flatten)]
     pub usage: ModelUsage,
+    /// Part of `cost_usd` that is assumed, because it was not reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed_usd: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +81,9 @@ pub struct UsageOfModel {
     pub model: Option<String>,
     #[serde(flatten)]
     pub usage: ModelUsage,
+    /// Part of `cost_usd` that is assumed, because it was not reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed_usd: Option<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -111,6 +117,9 @@ pub struct UsageOfJob {
     pub tokens: u64,
     /// Cost; none if no price is known.
     pub cost_usd: Option<f64>,
+    /// Part of `cost_usd` that is assumed, because it was not reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assumed_usd: Option<f64>,
 }
 
 /// Largest number of days that a chart can show.
@@ -167,16 +176,16 @@ pub(super) async fn usage(
 
 impl From<SpentOnItem> for ItemUsage {
     fn from(row: SpentOnItem) -> Self {
-        let SpentOnItem { item, title, attempts, usage, last_at } = row;
-        Self { work_item: item, title, last_at, total: Total { attempts, usage } }
+        let SpentOnItem { item, title, attempts, usage, assumed_usd, last_at } = row;
+        Self { work_item: item, title, last_at, total: Total { attempts, usage, assumed_usd } }
     }
 }
 
 impl From<SpentOnJob> for UsageOfJob {
     fn from(row: SpentOnJob) -> Self {
-        let SpentOnJob { job, agent, schedule, status, attempts, amount } = row;
+        let SpentOnJob { job, agent, schedule, status, attempts, amount, assumed_usd } = row;
         let cost_usd = (amount.microdollars > 0).then(|| budgets::dollars(amount.microdollars));
         let tokens = amount.tokens;
-        Self { job, agent, schedule, status, attempts, tokens, cost_usd }
+        Self { job, agent, schedule, status, attempts, tokens, cost_usd, assumed_usd }
     }
 }

@@ -231,7 +231,11 @@ impl Api {
     }
 
     /// Returns the result of the last job that worked on the item, if it was dropped.
-    async fn dropped_result(&self, id: &WorkItemId, queue: &Queue) -> Result<Option<DroppedResult>, ApiProblem> {
+    async fn dropped_result(
+        &self,
+        id: &WorkItemId,
+        queue: &Queue,
+    ) -> Result<Option<DroppedResult>, ApiProblem> {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
         let jobs = self.store.jobs(filter, MAX_JOBS_SEARCHED).await?;
         // Another queue may have an item of the same id.

@@ -94,6 +94,7 @@ impl HttpListener {
         let Self { socket, settings, tls } = self;
         let (stop, stopping) = watch::channel(false);
         let mut reloads = fleet.reloads();
+        fleet.listens_at(settings.listen);
         let router = router(api, fleet, settings, stopping.clone());
         let task = tokio::spawn(async move {
             let newer = async {

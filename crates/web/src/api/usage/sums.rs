@@ -34,8 +34,8 @@ impl UsageView {
         let mut agents: Vec<_> =
             agents.into_iter().map(|(agent, total)| AgentUsage { agent, total }).collect();
         agents.sort_by(|one, other| other.total.weight().total_cmp(&one.total.weight()));
-        let mut models: Vec<_> =
-            models.into_iter().map(|(model, total)| UsageOfModel { model, usage: total.usage }).collect();
+        let of_model = |(model, Total { usage, assumed_usd, .. })| UsageOfModel { model, usage, assumed_usd };
+        let mut models: Vec<_> = models.into_iter().map(of_model).collect();
         models.retain(|model| model.model.is_some() || model.usage.cost_usd.is_some());
         models.sort_by(|one, other| weight(&other.usage).total_cmp(&weight(&one.usage)));
         let schedules = schedules.into_iter();
@@ -52,6 +52,9 @@ impl Total {
     fn add(&mut self, row: &UsageSlot) {
         self.attempts = self.attempts.saturating_add(row.attempts);
         self.usage.add(&row.usage);
+        if let Some(assumed) = row.assumed_usd {
+            *self.assumed_usd.get_or_insert_default() += assumed;
+        }
     }
 
     fn weight(&self) -> f64 {

@@ -139,7 +139,7 @@ impl Metrics {
         page.family(
             MetricKind::Counter,
             "cowhand_cost_dollars_total",
-            "Dollars, as agents report them.",
+            "Dollars, as agents report them, and assumed dollars where an agent reports none.",
             cost,
         );
         Ok(())

@@ -13,7 +13,9 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, asks, budgets, marks, now, text};
-use crate::api::{AgentView, ApiProblem, Code, JobView, Page, StatusView, Total, UsageView, left_sentence, segment};
+use crate::api::{
+    AgentView, ApiProblem, Code, JobView, Page, StatusView, Total, UsageView, left_sentence, segment,
+};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
@@ -113,7 +115,7 @@ fn head(status: &StatusView, today: &Total, spent: &UsageView, now: Timestamp) -
                     @match today.usage.cost_usd {
                         // No price is known.
                         None if tokens > 0 && spent.budgets.is_empty() => { (marks::count(tokens)) " tokens" }
-                        dollars => { (marks::money(dollars.unwrap_or_default())) (budgets::of_today(&spent.budgets)) }
+                        dollars => { (marks::sum(dollars.unwrap_or_default(), today.assumed_usd)) (budgets::of_today(&spent.budgets)) }
                     }
                     " today"
                 }

@@ -51,7 +51,7 @@ pub(super) async fn page(
         (asks::denied(&denials))
         (prompt_part(&job))
         (hook_runs::part(&hooks))
-        (workspace::part(&job.id, workspace.as_ref(), changes.as_ref()))
+        (workspace::part((&job.id, job.status), workspace.as_ref(), changes.as_ref()))
         (output(&job, view, &window))
         (fork(&job))
     };

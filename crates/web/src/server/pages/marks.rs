@@ -98,6 +98,12 @@ pub(super) fn money(dollars: f64) -> String {
     if dollars == 0.0 || dollars >= 0.01 { format!("${dollars:.2}") } else { format!("${dollars:.4}") }
 }
 
+/// Formats a sum, with `≤` if a part of it is assumed.
+pub(super) fn sum(dollars: f64, assumed: Option<f64>) -> String {
+    let at_most = if assumed.is_some() { "≤ " } else { "" };
+    format!("{at_most}{}", money(dollars))
+}
+
 /// Formats `1234567` as `1.2M`.
 pub(super) fn count(number: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -173,6 +179,10 @@ mod tests {
         }
         for (dollars, expected) in [(0.0, "$0.00"), (0.0012, "$0.0012"), (1.5, "$1.50")] {
             assert_eq!(money(dollars), expected);
+            assert_eq!(
+                (sum(dollars, None), sum(dollars, Some(0.1))),
+                (expected.to_owned(), format!("≤ {expected}"))
+            );
         }
     }
 }

@@ -22,31 +22,37 @@ pub(super) async fn page(State(pages): State<Pages>, Params(asked): Params<Usage
     let query = query(&[("since", &asked.since), ("until", &asked.until)]);
     let usage: UsageView = pages.client.get(&format!("usage?{query}")).await?;
     let measure = Measure::of(&usage.total.usage);
-    let agents: Vec<(Markup, &ModelUsage)> =
-        usage.agents.iter().map(|row| (marks::agent(&row.agent), &row.total.usage)).collect();
-    let models: Vec<(Markup, &ModelUsage)> =
-        usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage)).collect();
-    let schedules: Vec<(Markup, &ModelUsage)> = usage
+    let agents: Vec<Row<'_>> = usage
+        .agents
+        .iter()
+        .map(|row| (marks::agent(&row.agent), &row.total.usage, row.total.assumed_usd))
+        .collect();
+    let models: Vec<Row<'_>> =
+        usage.models.iter().map(|row| (model(row.model.as_deref()), &row.usage, row.assumed_usd)).collect();
+    let schedules: Vec<Row<'_>> = usage
         .schedules
         .iter()
         .map(|row| {
             let by_hand = || html! { span.muted { "by hand" } };
             let name = row.schedule.as_ref().map(|schedule| marks::schedule(&row.agent, schedule));
-            (html! { (marks::agent(&row.agent)) " / " (name.unwrap_or_else(by_hand)) }, &row.total.usage)
+            let name = html! { (marks::agent(&row.agent)) " / " (name.unwrap_or_else(by_hand)) };
+            (name, &row.total.usage, row.total.assumed_usd)
         })
         .collect();
-    let items: Vec<(Markup, &ModelUsage)> = usage
+    let items: Vec<Row<'_>> = usage
         .work_items
         .iter()
         .map(|row| {
-            (html! { (short(&row.title, 60)) " " code.any { (short(&row.work_item, 40)) } }, &row.total.usage)
+            let name = html! { (short(&row.title, 60)) " " code.any { (short(&row.work_item, 40)) } };
+            (name, &row.total.usage, row.total.assumed_usd)
         })
         .collect();
     let main = html! {
         div.page-head #head data-live {
             h1 { "Usage" }
             p.facts {
-                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (marks::money(dollars)) } } }
+                @if let Some(dollars) = usage.total.usage.cost_usd { span { b { (marks::sum(dollars, usage.total.assumed_usd)) } } }
+                @if let Some(assumed) = usage.total.assumed_usd { span { (marks::money(assumed)) " of that assumed" } }
                 span { (marks::count(usage.total.usage.input_tokens)) " tokens in" }
                 span { (marks::count(usage.total.usage.output_tokens)) " tokens out" }
                 span { (attempts(usage.total.attempts)) }
@@ -96,12 +102,19 @@ impl Measure {
         }
     }
 
-    fn shown(self, usage: &ModelUsage) -> String {
+    fn shown(self, usage: &ModelUsage, assumed: Option<f64>) -> String {
         match self {
-            Self::Dollars => marks::money(usage.cost_usd.unwrap_or_default()),
+            Self::Dollars => marks::sum(usage.cost_usd.unwrap_or_default(), assumed),
             Self::Tokens => marks::count(usage.fresh_tokens()),
         }
     }
+}
+
+/// Name, usage and assumed dollars of a row.
+type Row<'a> = (Markup, &'a ModelUsage, Option<f64>);
+
+fn dollars(usage: &ModelUsage, assumed: Option<f64>) -> String {
+    usage.cost_usd.map_or_else(|| "–".to_owned(), |dollars| marks::sum(dollars, assumed))
 }
 
 fn attempts(count: u64) -> String {
@@ -130,7 +143,8 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
     let label = format!(
         "{} by day; the most on {}",
         measure.word(),
-        top.map(|day| format!("{}: {}", day.day, measure.shown(&day.total.usage))).unwrap_or_default()
+        top.map(|day| format!("{}: {}", day.day, measure.shown(&day.total.usage, day.total.assumed_usd)))
+            .unwrap_or_default()
     );
     html! {
         svg.chart role="img" aria-label=(label) width="100%" height=(CHART_HEIGHT + 24.0) {
@@ -138,7 +152,7 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
             @for (number, day) in days.iter().enumerate() {
                 @let height = if most > 0.0 { measure.value(&day.total.usage) / most * (CHART_HEIGHT - 12.0) } else { 0.0 };
                 g {
-                    title { (day.day) ": " (measure.shown(&day.total.usage)) ", " (attempts(day.total.attempts)) }
+                    title { (day.day) ": " (measure.shown(&day.total.usage, day.total.assumed_usd)) ", " (attempts(day.total.attempts)) }
                     rect.ground x={ (number as f64 * step) "%" } width={ (step) "%" } y="0" height=(CHART_HEIGHT) {}
                     rect.value x={ (number as f64 * step + step * 0.12) "%" } width={ (step * 0.76) "%" } y=(CHART_HEIGHT - height) height=(height) rx="2" {}
                 }
@@ -156,7 +170,7 @@ fn days(days: &[DayUsage], measure: Measure) -> Markup {
                     @for day in days.iter().rev().filter(|day| day.total.attempts > 0) {
                         tr {
                             td { (day.day) }
-                            td.end { span.number { (day.total.usage.cost_usd.map_or_else(|| "–".to_owned(), marks::money)) } }
+                            td.end { span.number { (dollars(&day.total.usage, day.total.assumed_usd)) } }
                             td.end { span.number { (marks::count(day.total.usage.input_tokens)) } }
                             td.end { span.number { (marks::count(day.total.usage.output_tokens)) } }
                             td.end { span.number { (day.total.attempts) } }
@@ -172,18 +186,18 @@ fn model(name: Option<&str>) -> Markup {
     html! { @match name { Some(name) => code.any { (short(name, 60)) }, None => span.muted { "not reported" } } }
 }
 
-fn bars(what: &str, rows: &[(Markup, &ModelUsage)], measure: Measure) -> Markup {
-    let most = rows.iter().map(|(_, usage)| measure.value(usage)).fold(0.0, f64::max);
+fn bars(what: &str, rows: &[Row<'_>], measure: Measure) -> Markup {
+    let most = rows.iter().map(|(_, usage, _)| measure.value(usage)).fold(0.0, f64::max);
     html! {
         table {
             thead { tr { th { (what) } th.grow.wide { span.hidden { "Share" } } th.end { "Dollars" } th.end { "Tokens in" } th.end { "Tokens out" } } }
             tbody {
-                @for (name, usage) in rows {
+                @for (name, usage, assumed) in rows {
                     tr {
                         td { (name) }
                         td.grow.wide { svg.share aria-hidden="true" width="100%" height="10" {
                             rect.value width={ (if most > 0.0 { measure.value(usage) / most * 100.0 } else { 0.0 }) "%" } height="10" rx="2" {} } }
-                        td.end { span.number { (usage.cost_usd.map_or_else(|| "–".to_owned(), marks::money)) } }
+                        td.end { span.number { (dollars(usage, *assumed)) } }
                         td.end { span.number { (marks::count(usage.input_tokens)) } }
                         td.end { span.number { (marks::count(usage.output_tokens)) } }
                     }

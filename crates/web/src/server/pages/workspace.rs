@@ -59,7 +59,7 @@ pub(super) fn moves(job: &JobRecord, workspace: Option<&WorkspaceView>, now: Tim
 }
 
 pub(super) fn part(
-    job: &JobId,
+    (job, status): (&JobId, JobStatus),
     workspace: Option<&WorkspaceView>,
     changes: Option<&WorkspaceDiff>,
 ) -> Markup {
@@ -73,6 +73,7 @@ pub(super) fn part(
         }
         @match changes {
             Some(changes) => (diff(job, changes)),
+            None if !matches!(status, JobStatus::Pending | JobStatus::Running) => p.empty { "There is no diff: its agent was never started, or it ran on another machine." },
             None => p.empty { "Its changes are shown after it has ended." },
         }
     };
@@ -130,11 +131,13 @@ fn in_hunks(lines: &[String]) -> impl Iterator<Item = (&str, bool)> {
 
 #[cfg(test)]
 mod tests {
+    use cowhand_core::workspace::IsolationKind;
+
     use super::*;
 
     fn shown(diff: &str) -> String {
         let job = "job-2026-01-05-aaaaaa".parse().unwrap();
-        part(&job, None, Some(&WorkspaceDiff::of(diff.as_bytes()))).into_string()
+        part((&job, JobStatus::Completed), None, Some(&WorkspaceDiff::of(diff.as_bytes()))).into_string()
     }
 
     #[test]
@@ -152,6 +155,27 @@ mod tests {
         }
         assert!(page.contains("The workspace is removed") && page.contains("As text"), "{page}");
         assert!(shown("").contains("It changed nothing."));
+    }
+
+    #[test]
+    fn a_missing_diff_is_explained_by_the_status() {
+        let job: JobId = "job-2026-01-05-aaaaaa".parse().unwrap();
+        let workspace = WorkspaceView {
+            node: "n".to_owned(),
+            path: "/w".into(),
+            kind: IsolationKind::Worktree,
+            branch: "b".to_owned(),
+            base: "0".to_owned(),
+            state: WorkspacePhase::Kept,
+            keep_until: None,
+        };
+        for (status, expected) in [
+            (JobStatus::Running, "What it changes is shown when it has ended."),
+            (JobStatus::Failed, "There is no diff: its agent was never started"),
+        ] {
+            let page = part((&job, status), Some(&workspace), None).into_string();
+            assert!(page.contains(expected), "{status}: {page}");
+        }
     }
 
     #[test]

@@ -1,0 +1,104 @@
+//! The workspaces of removed jobs: their size, and their removal.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+
+use cowhand_core::id::JobId;
+use cowhand_core::workspace::Workspace;
+use jiff::Timestamp;
+
+use super::files;
+use crate::state::StateFolder;
+use cowhand_run::workspace::{self, Left};
+use cowhand_store::{KnownWorkspace, Store, StoreError, WorkspaceState};
+use cowhand_system::fault;
+
+/// Returns the directories that this machine has for these jobs. A branch without a directory is not among them.
+pub(crate) async fn of(
+    store: &Store,
+    node: String,
+    jobs: impl IntoIterator<Item = JobId>,
+) -> Result<Vec<KnownWorkspace>, StoreError> {
+    let jobs: HashSet<JobId> = jobs.into_iter().collect();
+    let mut known = store.workspaces(node).await?;
+    known.retain(|known| known.state != WorkspaceState::Branch && jobs.contains(&known.workspace.job));
+    Ok(known)
+}
+
+/// Returns the size of the workspace of each of these jobs on this machine. One that cannot be measured counts as 0.
+pub(crate) async fn sizes(
+    store: &Store,
+    state: &StateFolder,
+    jobs: impl IntoIterator<Item = JobId>,
+) -> anyhow::Result<HashMap<JobId, u64>> {
+    if !state.workspaces().exists() {
+        return Ok(HashMap::new());
+    }
+    let known = of(store, state.node()?, jobs).await?;
+    let measure = move || {
+        let sizes = known.into_iter().map(|known| {
+            let bytes = files::size(&known.workspace.path).unwrap_or_default();
+            (known.workspace.job, bytes)
+        });
+        sizes.collect()
+    };
+    Ok(tokio::task::spawn_blocking(measure).await?)
+}
+
+/// Removes the workspaces of these removed jobs, where no daemon runs that would do it. The error is a sentence.
+pub(crate) async fn remove_all(
+    store: &Store,
+    state: &StateFolder,
+    jobs: Vec<JobId>,
+    now: Timestamp,
+) -> Result<(), String> {
+    if !state.workspaces().exists() {
+        return Ok(());
+    }
+    let node = state.node().map_err(|error| error.to_string())?;
+    let mut all = Ok(());
+    for known in of(store, node, jobs).await.map_err(|error| error.to_string())? {
+        if known.job_status.is_none() {
+            let job = &known.workspace.job;
+            let removed = remove(store, state, &known.workspace, now).await;
+            all = all.and(removed.map_err(|why| {
+                format!("{job} is removed, but its workspace is still there until the next start: {why}")
+            }));
+        }
+    }
+    all
+}
+
+/// Removes the directory of a workspace, and its branch if that has no commits of its own. The error is a sentence.
+pub(crate) async fn remove(
+    store: &Store,
+    state: &StateFolder,
+    workspace: &Workspace,
+    now: Timestamp,
+) -> Result<(), String> {
+    let (folder, known) = (folder(state)?, workspace.clone());
+    let left = apart(move || workspace::remove(&known, &folder)).await;
+    fault::place("workspace-removed");
+    let written = match left? {
+        Left::Nothing => store.forget_workspace(workspace).await,
+        Left::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,
+    };
+    written.map_err(|error| error.to_string())
+}
+
+/// Returns the folder of all workspaces, without links in its path, because git prints such paths.
+pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, String> {
+    let folder = state.workspaces();
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.and_then(|()| folder.canonicalize())
+        .map_err(|error| format!("cannot use {}: {error}", folder.display()))
+}
+
+/// Runs a function on a blocking thread, because git can be slow.
+pub(crate) async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+}
