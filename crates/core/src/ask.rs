@@ -18,7 +18,7 @@ pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum total time for which the clock of an attempt is stopped while its agent waits for answers. If the timeout of
 /// one ask is longer, that applies instead. Without this bound, an agent that asks again and again would never reach
 /// its time limit.
-pub const LONGEST_STANDSTILL: SignedDuration = SignedDuration::from_hours(24);
+pub const MAX_PAUSED_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// Id of an ask: the id of its job and its number in that job, for example `job-2026-01-05-a1b2c3.1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]

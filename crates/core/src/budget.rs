@@ -69,14 +69,14 @@ pub struct Spending {
     pub day: Amount,
     pub month: Amount,
     /// Spending that running attempts have reported.
-    pub heard: Amount,
+    pub reported: Amount,
     /// The reservations of running attempts, or their reported spending where that is more.
-    pub held: Amount,
+    pub committed: Amount,
 }
 
 /// Highest cost among an agent's last attempts; none if it is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Dearest {
+pub struct HighestCost {
     pub microdollars: Option<u64>,
     pub tokens: Option<u64>,
 }
@@ -84,22 +84,22 @@ pub struct Dearest {
 /// Spending of all agents at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Ledger {
-    pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, Dearest)>,
+    pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, HighestCost)>,
     /// Spending of all agents together, including agents that were removed from the fleet.
     pub fleet: Spending,
 }
 
 /// Time at which a runtime reports its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tells {
+pub enum UsageReporting {
     /// Reports tokens and dollars with each answer of the model.
-    AllAsItGoes,
+    Continuous,
     /// Reports tokens with each answer; dollars follow from the configured prices.
-    TokensAsItGoes,
+    TokensContinuous,
     /// Reports tokens with each answer, and dollars at the end or earlier.
-    DollarsInTheEnd,
+    CostAtEnd,
     /// May report nothing before the end.
-    AllInTheEnd,
+    AtEnd,
 }
 
 /// Reason to stop an agent because of its budget.
@@ -174,7 +174,7 @@ pub struct OverBudget {
 impl OverBudget {
     /// Checks whether there is room as soon as running attempts end, because their reservations are more than they
     /// spent.
-    pub const fn may_pass(&self) -> bool {
+    pub const fn fits_after_running(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
 }
@@ -279,8 +279,8 @@ impl Spending {
         Self {
             day: self.day.plus(more.day),
             month: self.month.plus(more.month),
-            heard: self.heard.plus(more.heard),
-            held: self.held.plus(more.held),
+            reported: self.reported.plus(more.reported),
+            committed: self.committed.plus(more.committed),
         }
     }
 
@@ -350,9 +350,9 @@ impl SpendLimits {
         owners.into_iter().flat_map(move |(scope, budget, spending)| {
             [Window::Day, Window::Month].into_iter().filter_map(move |window| {
                 let limit = budget.limit(window, unit)?;
-                let heard = spending.heard.get(unit);
-                let spent = spending.settled(window).get(unit).saturating_add(heard);
-                let reserved = spending.held.get(unit).saturating_sub(heard);
+                let reported = spending.reported.get(unit);
+                let spent = spending.settled(window).get(unit).saturating_add(reported);
+                let reserved = spending.committed.get(unit).saturating_sub(reported);
                 let end = if window == Window::Day { self.day.end } else { self.month.end };
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed: 0, until: Some(end) })
             })
@@ -365,14 +365,14 @@ impl SpendLimits {
         &self,
         spent: Amount,
         own: &Spending,
-        dearest: Dearest,
+        highest_cost: HighestCost,
         fleet: &Spending,
     ) -> Result<Reservation, OverBudget> {
         let mut amount = Amount::default();
         for unit in [Unit::Usd, Unit::Tokens] {
-            let dearest = match unit {
-                Unit::Usd => dearest.microdollars,
-                Unit::Tokens => dearest.tokens,
+            let highest_cost = match unit {
+                Unit::Usd => highest_cost.microdollars,
+                Unit::Tokens => highest_cost.tokens,
             };
             let of_job = self.left_for_job(unit, spent);
             let smallest = self.windows(unit, own, fleet).map(|window| window.limit).min();
@@ -380,7 +380,7 @@ impl SpendLimits {
                 amount.set(unit, of_job.unwrap_or(0));
                 continue;
             };
-            let known = of_job.or(dearest).map(|wish| wish.clamp(1, smallest));
+            let known = of_job.or(highest_cost).map(|wish| wish.clamp(1, smallest));
             let left = |window: &OverBudget| {
                 window.limit.saturating_sub(window.spent).saturating_sub(window.reserved)
             };
@@ -401,7 +401,7 @@ impl SpendLimits {
 
     /// Returns the budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so
     /// far, including this attempt. Reservations of other attempts do not count.
-    pub fn passed(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
+    pub fn exceeded(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
             let of_job = [(Scope::Agent, &self.own), (Scope::Fleet, &self.fleet)];
             let of_job = of_job.into_iter().filter_map(|(scope, budget)| {

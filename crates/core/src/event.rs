@@ -77,7 +77,7 @@ impl Event {
     }
 
     /// Returns `agent` or `agent/schedule`; an empty text if the event concerns the whole fleet.
-    pub fn whose(&self) -> String {
+    pub fn subject(&self) -> String {
         match (&self.agent, &self.schedule) {
             (Some(agent), Some(schedule)) => format!("{agent}/{schedule}"),
             (Some(agent), None) => agent.to_string(),

@@ -1,7 +1,7 @@
 //! Trust: which authors' text may reach an agent, and what happens to text of others.
 //!
 //! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
-//! request ([`Words::open_questions`] returns what is missing).
+//! request ([`TextOrigin::open_questions`] returns what is missing).
 
 mod words;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::Auth;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
 use crate::word::written_as;
-pub use words::{Author, Head, Question, Standing, Words};
+pub use words::{Author, Head, Question, Standing, TextOrigin};
 
 /// Authors whose text may get into a prompt. An author is trusted by name or by permission in the repository; everybody
 /// else is a stranger.
@@ -104,7 +104,7 @@ impl Trust {
     }
 
     /// Decides about a text. A text without a known author is a stranger's.
-    pub fn verdict(&self, words: &Words) -> Verdict {
+    pub fn verdict(&self, words: &TextOrigin) -> Verdict {
         let by_permission = || words.authors.iter().find_map(|author| self.too_little(author, words));
         let strange = self.strange_anyhow(words).or_else(by_permission);
         let strange = strange.map(|why| self.for_strangers().verdict(why));
@@ -113,7 +113,7 @@ impl Trust {
     }
 
     /// Returns the reason why it is a stranger's text whatever permissions the authors have.
-    pub(crate) fn strange_anyhow(&self, words: &Words) -> Option<String> {
+    pub(crate) fn strange_anyhow(&self, words: &TextOrigin) -> Option<String> {
         let unnamed = || words.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
             let strange = |author: &&Author| !author.login.as_deref().is_some_and(|login| self.knows(login));
@@ -130,7 +130,7 @@ impl Trust {
 
     /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
     /// that names another repository is a stranger's.
-    fn elsewhere(&self, words: &Words) -> Option<String> {
+    fn elsewhere(&self, words: &TextOrigin) -> Option<String> {
         if self.repos.is_empty() || words.is_placeless {
             return None;
         }
@@ -145,7 +145,7 @@ impl Trust {
     }
 
     /// Returns the reason why an author is a stranger by permission, if so.
-    fn too_little(&self, author: &Author, words: &Words) -> Option<String> {
+    fn too_little(&self, author: &Author, words: &TextOrigin) -> Option<String> {
         let (login, least) = (author.login.as_deref()?, self.min_permission?);
         if self.knows(login) {
             return None;
@@ -220,7 +220,7 @@ fn strictest(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
 }
 
 /// Returns the strictest decision of all rules.
-pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &Words) -> Verdict {
+pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &TextOrigin) -> Verdict {
     strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
 }
 

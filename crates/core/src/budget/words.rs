@@ -62,7 +62,7 @@ impl OverBudget {
             format!("{owner} of {limit} is used up: {spent} spent")
         };
         match self.until {
-            Some(_) if self.may_pass() => format!(
+            Some(_) if self.fits_after_running() => format!(
                 "{text}; it starts as soon as they leave room, and a `budget.per_job_{}` reserves less",
                 self.unit
             ),

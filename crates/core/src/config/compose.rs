@@ -13,7 +13,7 @@ use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
-use super::{idle, web};
+use super::{unused, web};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
@@ -69,7 +69,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     if let Some(written) = node.get("budget") {
-        idle::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
+        unused::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
     }
     let written = checked.value.get("server");
     let server = written.and_then(|value| Server::deserialize(value).ok()).unwrap_or_default();
@@ -79,7 +79,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     web::apply(loader, &node);
     loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
     if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))
-        && let Some((key, message)) = traces.complaint()
+        && let Some((key, message)) = traces.validate()
     {
         let at = written.get(key).map_or(written.at, |wrong| wrong.at);
         loader.problems.secret_at(at);

@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::{Value as Json, json};
 
 use super::check::{Checked, Reading, check};
-use super::idle::{self, Idle};
 use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::resolve::Resolved;
 use super::schema::SCHEMA;
+use super::unused::{self, Idle};
 use super::{compose, reference, resolve, secret};
 use crate::shape::Traces;
 use indexmap::IndexMap;
@@ -116,7 +116,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
     let known = reference::Known::new(&roster, &loader.agents, &broken, loader.complete);
     known.check(&mut loader.problems);
     if loader.complete && broken.is_empty() {
-        idle::providers(&mut loader, &roster);
+        unused::providers(&mut loader, &roster);
     }
     std::mem::take(&mut loader.idle).tell(&mut loader.problems);
     shown["agents"] = json!(shown_agents);

@@ -10,10 +10,8 @@
 mod check;
 mod compose;
 pub mod editor;
-mod enclosure;
 mod format;
 mod hint;
-mod idle;
 pub mod interpolate;
 pub mod load;
 pub mod merge;
@@ -24,6 +22,7 @@ mod reference;
 pub mod report;
 mod resolve;
 mod runtime;
+mod sandbox_check;
 mod scalar;
 mod schema;
 mod secret;
@@ -32,6 +31,7 @@ mod spending;
 pub mod suggest;
 mod syntax;
 mod trusting;
+mod unused;
 mod web;
 mod working;
 

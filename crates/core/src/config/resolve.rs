@@ -12,7 +12,7 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, idle, runtime, secret, spending, trusting, working};
+use super::{runtime, sandbox_check, secret, spending, trusting, unused, working};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -63,10 +63,10 @@ pub(super) fn agent(
     working::check(loader, draft, &agent);
     if is_sound {
         runtime::check(loader, draft, &agent);
-        enclosure::check(loader, draft, &agent);
+        sandbox_check::check(loader, draft, &agent);
         spending::check(loader, draft, &agent);
         trusting::check(loader, draft, &agent);
-        idle::check(loader, draft, &agent);
+        unused::check(loader, draft, &agent);
     }
     if loader.problems.errors() > before {
         return Resolved::Broken(Some(Box::new(agent)));

@@ -81,7 +81,7 @@ impl Job {
     /// Requeues the job because its claimed attempt never began. The wait grows each time, because the problem may
     /// last; after the end of a daemon there is no wait. Returns false, and changes nothing, if the job was requeued
     /// too often for this reason.
-    pub fn give_back(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
+    pub fn requeue(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
         let mut requeued = self.requeued.clone();
         requeued.in_all = requeued.in_all.saturating_add(1);
         if let Some(reason) = why.reason() {

@@ -12,7 +12,7 @@ use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
 use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
 
 /// Input of the decision about one schedule.
-pub(super) struct Look<'a> {
+pub(super) struct DueCheck<'a> {
     pub(super) now: Timestamp,
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
@@ -28,7 +28,7 @@ pub(super) struct Verdict {
     pub(super) wake_at: Option<Timestamp>,
 }
 
-impl Look<'_> {
+impl DueCheck<'_> {
     pub(super) fn verdict(&self, places: &mut Places) -> Verdict {
         match &self.schedule.trigger {
             TriggerConfig::Interval { interval } => self.interval(*interval, places),
@@ -118,7 +118,7 @@ impl Look<'_> {
         } else if let Some(over) = places.over {
             verdict.wait(self, due, Hold::OverBudget(over));
             verdict.wake_at = over.until;
-        } else if let Some(hold) = self.in_the_way(places) {
+        } else if let Some(hold) = self.hold(places) {
             verdict.wait(self, due, hold);
         } else {
             self.make_room(&mut verdict);
@@ -287,7 +287,7 @@ impl Look<'_> {
         // Check the budget before the places: a firing without budget keeps its turn until there is budget.
         match places.over {
             // Running attempts have reserved the amount that it needs; it runs if they leave enough.
-            Some(over) if over.may_pass() => {
+            Some(over) if over.fits_after_running() => {
                 verdict.wait(self, due, Hold::OverBudget(over));
                 verdict.wake_at = over.until;
                 return None;
@@ -296,7 +296,7 @@ impl Look<'_> {
             None => {}
         }
         if !queues {
-            if let Some(hold) = self.in_the_way(places) {
+            if let Some(hold) = self.hold(places) {
                 verdict.wait(self, due, hold);
                 return None;
             }
@@ -314,7 +314,7 @@ impl Look<'_> {
     }
 
     /// Queueing firings, and those that push the previous job aside, never wait.
-    fn in_the_way(&self, places: &Places) -> Option<Hold> {
+    fn hold(&self, places: &Places) -> Option<Hold> {
         match self.overlap() {
             // Its jobs have items of their own, and none of them is in another's way.
             _ if self.live.takes_work => places.full(),
@@ -351,14 +351,14 @@ impl Verdict {
         self.actions.iter().any(|action| matches!(action, Action::Fire { outcome: FiringOutcome::Ran, .. }))
     }
 
-    fn fire(&mut self, look: &Look<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
+    fn fire(&mut self, look: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
         let is_cron = matches!(look.schedule.trigger, TriggerConfig::Cron { .. });
         let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && look.missed(due);
         self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome, made_up });
     }
 
     /// Adds the wait once: the record stores the reason and the start.
-    fn wait(&mut self, look: &Look<'_>, due: Timestamp, hold: Hold) {
+    fn wait(&mut self, look: &DueCheck<'_>, due: Timestamp, hold: Hold) {
         let known = look.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
         // A row before it clears the stored wait.
         if !known || !self.actions.is_empty() {

@@ -23,21 +23,21 @@ pub enum Held<'a> {
     /// The schedule was disabled during its pause.
     Off,
     /// The schedule is not in the config.
-    Gone,
+    Removed,
 }
 
 impl Held<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
             Self::Paused { .. } | Self::Probe(_) => SkipReason::Paused,
-            Self::Off | Self::Gone => SkipReason::Disabled,
+            Self::Off | Self::Removed => SkipReason::Disabled,
         }
     }
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
             Self::Paused { until, .. } => Some(until),
-            Self::Probe(_) | Self::Off | Self::Gone => None,
+            Self::Probe(_) | Self::Off | Self::Removed => None,
         }
     }
 
@@ -46,7 +46,7 @@ impl Held<'_> {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule had paused itself, and {job} goes first"),
             Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
-            Self::Gone => {
+            Self::Removed => {
                 "its schedule is not in the config any more, and with it what the job may not do; put it back, \
                  name it in `adopt` of the schedule of the same agent that it has become, or cancel the job"
                     .to_owned()
@@ -69,7 +69,7 @@ impl<'a> Holds<'a> {
     /// start; all other jobs of the schedule wait. Without its schedule no job starts.
     pub fn job(&self, job: &LiveJob) -> Option<Held<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
-        let Some(held) = self.0.get(&schedule) else { return Some(Held::Gone) };
+        let Some(held) = self.0.get(&schedule) else { return Some(Held::Removed) };
         held.filter(|held| job.by_trigger && !job.began && *held != Held::Probe(&job.id))
     }
 }

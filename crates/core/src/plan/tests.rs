@@ -121,7 +121,7 @@ impl Scene {
     fn line(&self, action: &Action) -> String {
         let number = |job: &JobId| job.as_str().trim_start_matches("job-2026-01-05-00000").to_owned();
         match action {
-            Action::Lapse { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
+            Action::Expire { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
             Action::Stop { job } => format!("stop {}", number(job)),
             Action::CancelPrevious { job } => format!("cancel {}", number(job)),
             Action::Fire { key, due, outcome, .. } => {

@@ -100,10 +100,10 @@ impl Template {
 
     /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
     /// issue. They do not choose numbers, URLs and labels.
-    pub fn tells_others_words(&self) -> bool {
+    pub fn contains_outside_text(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) => false,
-            Piece::Placeholder(placeholder) => placeholder.tells_others_words(),
+            Piece::Placeholder(placeholder) => placeholder.contains_outside_text(),
         })
     }
 
@@ -176,7 +176,7 @@ impl Placeholder {
         names.iter().try_for_each(|name| variables.check(name, self.line))
     }
 
-    fn tells_others_words(&self) -> bool {
+    fn contains_outside_text(&self) -> bool {
         self.uses(&OTHERS_WORDS)
     }
 
@@ -233,7 +233,7 @@ impl Placeholder {
         } else if name == RESULT {
             Outside::block(&text, &labels.other)
         } else {
-            let quoted = others && (self.uses(&QUOTED) || self.tells_others_words());
+            let quoted = others && (self.uses(&QUOTED) || self.contains_outside_text());
             Outside::new(&text, &labels.other, quoted)
         })
     }

@@ -499,6 +499,6 @@ fn which_templates_tell_what_others_wrote() {
         ("cron", "Tidy up.", false),
     ] {
         let template = Template::parse(text, Variables::of(trigger, false)).unwrap();
-        assert_eq!(template.tells_others_words(), expected, "{trigger} {text}");
+        assert_eq!(template.contains_outside_text(), expected, "{trigger} {text}");
     }
 }

@@ -20,7 +20,7 @@ pub struct Traces {
 
 impl Traces {
     /// Returns the wrong key and a message that contains no possible secrets.
-    pub fn complaint(&self) -> Option<(&'static str, String)> {
+    pub fn validate(&self) -> Option<(&'static str, String)> {
         let plain = |endpoint: &String| !endpoint.contains(['@', '?', '#']);
         if !self.endpoint.iter().all(plain) {
             let message = "an address of a collector has no user and no query; a key belongs in `headers`";
@@ -50,7 +50,7 @@ mod tests {
         let bad = |name: &str, value: &str| {
             let headers =
                 IndexMap::from([("ok".to_owned(), "1".to_owned()), (name.to_owned(), value.to_owned())]);
-            Traces { endpoint: None, headers }.complaint().map(|(_, message)| message)
+            Traces { endpoint: None, headers }.validate().map(|(_, message)| message)
         };
         for (name, value) in [("x-api-key", "a b\t~"), ("Authorization", "Basic YTpi"), ("empty", "")] {
             assert_eq!(bad(name, value), None, "{name}");

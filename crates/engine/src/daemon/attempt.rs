@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
+use cowhand_core::ask::{self, ASK_TIMEOUT, MAX_PAUSED_TIME};
 use cowhand_core::attempt::{Limit, Settlement};
 use cowhand_core::backoff::Backoff;
 use cowhand_core::breaker::Breaker;
@@ -93,7 +93,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
-        let schedule = agent.holding(job).schedule();
+        let schedule = agent.restrictions(job).schedule();
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
@@ -123,7 +123,7 @@ impl AttemptTask {
 
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
         if !fresh && is_missing(self.attempt().folder()) && !self.end_strays().await {
-            return self.give_back(NotBegun::Interrupted, rules).await;
+            return self.requeue(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
             if let Some(settlement) = self.settled_before().await {
@@ -143,7 +143,7 @@ impl AttemptTask {
                     return self.settle(settlement, rules).await;
                 }
                 Ok(Followed::NotOurs) => return,
-                Ok(Followed::NotBegun(why)) => return self.give_back(why, rules).await,
+                Ok(Followed::NotBegun(why)) => return self.requeue(why, rules).await,
                 Ok(Followed::NoSession) => {
                     if !Box::pin(self.launch_anew(rules)).await {
                         return;
@@ -280,7 +280,7 @@ impl AttemptTask {
                     blame_full_disk(attempt, &mut outcome).await;
                 }
                 let limit = self.limit(rules, &outcome, resets_at);
-                let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
+                let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
                 Followed::Over(Settlement {
                     outcome,
                     usage,
@@ -365,13 +365,13 @@ impl AttemptTask {
         took.or(silent)?;
         let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
-            Err(_) if rules.agent.needs_a_voice() => return None,
+            Err(_) if rules.agent.needs_job_channel() => return None,
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
         let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
         let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
-        let waited = waited.min(longest.max(LONGEST_STANDSTILL));
+        let waited = waited.min(longest.max(MAX_PAUSED_TIME));
         let took = took.filter(|limit| now.since(began) - waited > *limit);
         let silent = silent.filter(|limit| {
             let lately = |answered| now.wall.duration_since(answered) <= *limit;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cowhand_core::attempt::Settlement;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Termination};
 use cowhand_core::policy::Timeout;
-use cowhand_core::roster::{Agent, Holding};
+use cowhand_core::roster::{Agent, JobRestrictions};
 use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
@@ -59,7 +59,7 @@ impl AttemptTask {
             Err(error) => {
                 // The job is not at fault if the store does not answer.
                 let why = NotBegun::Shortage(format!("cannot look for its session: {error}"));
-                self.give_back(why, rules).await;
+                self.requeue(why, rules).await;
                 false
             }
         }
@@ -92,7 +92,7 @@ impl AttemptTask {
     }
 
     async fn launch_with(&mut self, rules: &Rules, beginning: Beginning) -> bool {
-        if let Holding::Gone(schedule) = rules.agent.holding(&self.job) {
+        if let JobRestrictions::Removed(schedule) = rules.agent.restrictions(&self.job) {
             let why = format!(
                 "its schedule `{schedule}` is not in the config any more, and with it what the job may not do"
             );
@@ -216,7 +216,7 @@ impl AttemptTask {
             closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
         };
         if let Some(why) = why {
-            return self.give_back(NotBegun::Shortage(why), rules).await;
+            return self.requeue(NotBegun::Shortage(why), rules).await;
         }
         self.start_failed(message, rules).await;
     }
@@ -306,7 +306,7 @@ impl AttemptTask {
         }
         let wish = *self.wishes.borrow();
         match wish {
-            StopRequest::GoOn | StopRequest::Detach => self.give_back(NotBegun::Interrupted, rules).await,
+            StopRequest::GoOn | StopRequest::Detach => self.requeue(NotBegun::Interrupted, rules).await,
             StopRequest::Cancel | StopRequest::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }

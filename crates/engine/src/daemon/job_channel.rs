@@ -34,7 +34,7 @@ impl AttemptTask {
 
     /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have it.
     pub(super) fn talk(&self, agent: &Agent, kind: SandboxKind) -> Result<Option<PathBuf>, String> {
-        if kind == SandboxKind::None || !agent.needs_a_voice() {
+        if kind == SandboxKind::None || !agent.needs_job_channel() {
             return Ok(None);
         }
         if kind != SandboxKind::Bubblewrap {
@@ -50,7 +50,7 @@ impl AttemptTask {
     pub(super) fn with_voice(&self, agent: &Agent) -> Result<Agent, String> {
         let mut agent = agent.clone();
         let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
-        if !agent.needs_a_voice() {
+        if !agent.needs_job_channel() {
             return Ok(agent);
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
@@ -59,7 +59,7 @@ impl AttemptTask {
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }
-        let schedule = agent.holding(&self.job).schedule();
+        let schedule = agent.restrictions(&self.job).schedule();
         if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {
             let own = agent.settings.permissions.get_or_insert_default();
             let Permissions { ask, deny, .. } = more;

@@ -60,7 +60,7 @@ pub(super) struct Order<'a> {
 }
 
 impl Order<'_> {
-    pub(super) const fn occasion(&self) -> &FiringContext {
+    pub(super) const fn firing_context(&self) -> &FiringContext {
         &self.preparation.context
     }
 }
@@ -163,8 +163,8 @@ impl Errand<'_> {
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
         let of_stranger =
             confined.map(|why| FiringContext { confined: Some(why), ..preparation.context.clone() });
-        let occasion = of_stranger.as_ref().unwrap_or(&preparation.context);
-        firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
+        let firing_context = of_stranger.as_ref().unwrap_or(&preparation.context);
+        firing::Firing { agent, schedule, key: self.key, due, firing_context, zone }.job(item, self.now())
     }
 
     pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<NewItemClaim>> {

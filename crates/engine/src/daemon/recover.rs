@@ -64,7 +64,7 @@ impl Daemon {
         let agent = loaded.roster.agent(job.agent());
         let place = self.engine.store.runs_at(job.id().clone()).await?;
         Ok(agent.zip(place).and_then(|(agent, RunsAt { provider, runtime })| {
-            agent.stand_in_at(provider.as_deref(), runtime.as_deref())
+            agent.fallback_of(provider.as_deref(), runtime.as_deref())
         }))
     }
 }

@@ -75,7 +75,7 @@ impl AttemptTask {
 
     /// Requeues the job, because its attempt never began. After too many requeues the job fails; if the store knows
     /// that the attempt began, it is lost.
-    pub(super) async fn give_back(&self, why: NotBegun, rules: &Rules) {
+    pub(super) async fn requeue(&self, why: NotBegun, rules: &Rules) {
         let why = match why {
             NotBegun::Interrupted => NotBegun::Interrupted,
             NotBegun::Shortage(reason) => NotBegun::Shortage(rules.redactor.redact(&reason).into_owned()),
@@ -87,7 +87,7 @@ impl AttemptTask {
         let (mut pause, mut until) = (FIRST_PAUSE, None);
         loop {
             let (id, why) = (self.job.id().clone(), why.clone());
-            match self.engine.store.give_back(id, self.epoch, why.clone(), self.now()).await {
+            match self.engine.store.requeue(id, self.epoch, why.clone(), self.now()).await {
                 Ok(GivenBack::Done(_)) => return self.discard().await,
                 Ok(GivenBack::Fenced) | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
                 Ok(GivenBack::TooOften) => {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::budget::{
-    self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, Spending, Tells,
+    self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, Spending, UsageReporting,
 };
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
@@ -62,21 +62,22 @@ impl AttemptTask {
 
     /// Returns a breach if tokens have no price although dollars are limited, for agents that report their usage while they run.
     fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
-        let known = matches!(self.tells()?, Tells::AllAsItGoes | Tells::TokensAsItGoes);
+        let known =
+            matches!(self.usage_reporting()?, UsageReporting::Continuous | UsageReporting::TokensContinuous);
         let limited = self.limits().is_some_and(|limits| limits.is_in_dollars());
         (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
     }
 
     /// Returns when the running program reports its usage.
-    fn tells(&self) -> Option<Tells> {
+    fn usage_reporting(&self) -> Option<UsageReporting> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(self.job.agent())?;
         let other = self.fallback.and_then(|number| agent.fallback(number));
-        Some(other.as_ref().unwrap_or(agent).tells())
+        Some(other.as_ref().unwrap_or(agent).usage_reporting())
     }
 
-    pub(super) fn tells_in_the_end(&self) -> bool {
-        self.tells() == Some(Tells::AllInTheEnd)
+    pub(super) fn reports_usage_at_end(&self) -> bool {
+        self.usage_reporting() == Some(UsageReporting::AtEnd)
     }
 
     async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
@@ -124,7 +125,7 @@ impl AttemptTask {
         let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
         let spent = self.spent_before().plus(used.as_ref().map(Amount::of).unwrap_or_default());
         let nobody = Spending::default();
-        let is_over = self.limits().is_some_and(|limits| limits.passed(spent, &nobody, &nobody).is_some());
+        let is_over = self.limits().is_some_and(|limits| limits.exceeded(spent, &nobody, &nobody).is_some());
         if is_over { Retry::default() } else { rules.retry.clone() }
     }
 

@@ -99,7 +99,7 @@ impl AttemptTask {
 
     /// Returns the settlement of an attempt of which nothing is known beyond the usage stored so far.
     pub(super) fn lost(&self, message: String) -> Settlement {
-        Settlement { silent: self.tells_in_the_end(), ..Outcome::lost(message).into() }
+        Settlement { silent: self.reports_usage_at_end(), ..Outcome::lost(message).into() }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: each of its actions is a verb of the
 //! store that refuses to do the same thing twice.
 
-use cowhand_core::budget::{SpendLimits, Tells};
+use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
@@ -127,8 +127,8 @@ async fn act(
         Action::CancelPrevious { job } => {
             store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
         }
-        Action::Lapse { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
-        Action::Lapse { job, epoch } => {
+        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
+        Action::Expire { job, epoch } => {
             let (retry, silent) = lapse_of(store, roster, &job).await?;
             let settled = store.release_expired(job.clone(), epoch, silent, retry, now).await?;
             let lost = matches!(settled, Settled::Done(_));
@@ -165,8 +165,8 @@ async fn act(
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let decision = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    let occasion = FiringContext::by_clock(known, &key, due);
-                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
+                    let firing_context = FiringContext::by_clock(known, &key, due);
+                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, firing_context, now)
                 }
                 FiringOutcome::Skipped(reason) => Decision::Skip(reason),
                 FiringOutcome::Missed => Decision::Miss,
@@ -212,9 +212,9 @@ fn made_up_by(misfire: Misfire) -> String {
 async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
-    let retry = agent.holding(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
+    let retry = agent.restrictions(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
     let place = store.runs_at(id.clone()).await?;
-    let number = place.and_then(|at| agent.stand_in_at(at.provider.as_deref(), at.runtime.as_deref()));
+    let number = place.and_then(|at| agent.fallback_of(at.provider.as_deref(), at.runtime.as_deref()));
     let other = number.and_then(|number| agent.fallback(number));
-    Ok((retry.clone(), other.as_ref().unwrap_or(agent).tells() == Tells::AllInTheEnd))
+    Ok((retry.clone(), other.as_ref().unwrap_or(agent).usage_reporting() == UsageReporting::AtEnd))
 }

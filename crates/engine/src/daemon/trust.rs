@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use cowhand_core::shape;
-use cowhand_core::trust::{Head, Question, Trust, Verdict, Words, judge, judge_again};
+use cowhand_core::trust::{Head, Question, TextOrigin, Trust, Verdict, judge, judge_again};
 use cowhand_core::work::WorkItem;
 
 use super::prepare::{Errand, Order};
@@ -21,11 +21,12 @@ impl Errand<'_> {
     /// Judges the text that the firing itself contains.
     pub(super) async fn judge_firing(&self, order: &Order<'_>) -> anyhow::Result<Verdict> {
         let trusts = order.agent.trusts(Some(order.schedule));
-        if let Some(why) = &order.occasion().confined {
+        if let Some(why) = &order.firing_context().confined {
             return Ok(judge_again(trusts, why));
         }
         let trigger = &order.schedule.trigger;
-        let Some(mut words) = Words::of(trigger, order.occasion()).filter(|_| !trusts.is_empty()) else {
+        let Some(mut words) = TextOrigin::of(trigger, order.firing_context()).filter(|_| !trusts.is_empty())
+        else {
             return Ok(Verdict::Trusted);
         };
         let desk = match (GithubAccess::of(trigger), words.repo.clone()) {
@@ -51,14 +52,19 @@ impl Errand<'_> {
             }
             Some(shape::WorkSource::Custom { .. }) => None,
         };
-        let mut words = Words::of_item(item, place.as_ref().map(|place| place.repo.as_str()));
+        let mut words = TextOrigin::of_item(item, place.as_ref().map(|place| place.repo.as_str()));
         self.answer(&mut words, &trusts, place.map(Desk::Rest)).await?;
         Ok(judge(trusts, &words))
     }
 
     /// Requests the missing facts. An error is returned and the request repeated later, so that nobody is trusted or
     /// refused because of a network failure.
-    async fn answer(&self, words: &mut Words, trusts: &[&Trust], desk: Option<Desk>) -> anyhow::Result<()> {
+    async fn answer(
+        &self,
+        words: &mut TextOrigin,
+        trusts: &[&Trust],
+        desk: Option<Desk>,
+    ) -> anyhow::Result<()> {
         let Some(desk) = desk else { return Ok(()) };
         let sources = &self.engine.loaded().sources;
         let (people, setting) = (sources.people(), sources.setting());

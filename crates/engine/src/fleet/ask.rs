@@ -8,7 +8,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::Job;
 use cowhand_core::permission::{self, Verdict};
-use cowhand_core::roster::Holding;
+use cowhand_core::roster::JobRestrictions;
 use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
@@ -111,11 +111,15 @@ impl Fleet {
     fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> Verdict {
         let roster = self.roster();
         let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
-        let holding = agent.holding(job);
-        let of_schedule = holding.schedule().and_then(|schedule| schedule.permissions.as_ref());
+        let restrictions = agent.restrictions(job);
+        let of_schedule = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
         let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
         // The removed schedule may have denied what the agent's rules allow.
-        let verdict = if matches!(holding, Holding::Gone(_)) { verdict.max(Verdict::Ask) } else { verdict };
+        let verdict = if matches!(restrictions, JobRestrictions::Removed(_)) {
+            verdict.max(Verdict::Ask)
+        } else {
+            verdict
+        };
         // Cowhand's own tools need no approval, because the agent asks with them.
         if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
     }

@@ -71,7 +71,7 @@ impl Fleet {
             let decision = Decision::Skip(SkipReason::Filtered);
             NewFiring { schedule: schedule.id, key, due: now, decision, note: None }
         } else {
-            Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
+            Dispatch { agent, schedule, due: None }.firing(key, delivery.firing_context(now), now)
         };
         let is_prepared_first = matches!(firing.decision, Decision::Prepare(_));
         Ok(match self.store().fire_once(firing, now).await? {

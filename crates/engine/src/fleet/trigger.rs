@@ -46,7 +46,7 @@ pub struct Changes {
 }
 
 impl Trigger {
-    fn occasion(&self, key: &FiringKey) -> FiringContext {
+    fn firing_context(&self, key: &FiringKey) -> FiringContext {
         FiringContext { by_page: self.by_page, ..FiringContext::by_hand(key, self.prompt.clone()) }
     }
 }
@@ -63,9 +63,9 @@ impl Fleet {
             None => {
                 let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);
                 let now = self.clock().now();
-                let occasion = &trigger.occasion(&key);
+                let firing_context = &trigger.firing_context(&key);
                 let (due, zone) = (None, &TimeZone::system());
-                let firing = firing::Firing { agent, schedule: None, key: &key, due, occasion, zone };
+                let firing = firing::Firing { agent, schedule: None, key: &key, due, firing_context, zone };
                 Triggered::New(self.store().add_job(firing.job(None, now), now).await?)
             }
         };
@@ -86,8 +86,8 @@ impl Fleet {
         // The key does not depend on the generation, so a used key stays used whatever happens to the schedule.
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
-        let occasion = trigger.occasion(&key);
-        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), occasion, now);
+        let firing_context = trigger.firing_context(&key);
+        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), firing_context, now);
         let before = match self.store().fire_once(firing, now).await? {
             Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,

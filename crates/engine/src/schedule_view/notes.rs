@@ -1,6 +1,6 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
-use cowhand_core::plan::{AwaitedSeat, AwaitedStart, LiveJob, LiveState, Snapshot, free_places};
+use cowhand_core::plan::{AwaitedStart, LiveJob, LiveState, SlotWait, Snapshot, free_places};
 use cowhand_core::policy::{Closed, Misfire};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
@@ -38,7 +38,7 @@ impl ScheduleView {
         }
         if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
             let is_put_off = self.skip_reason == Some(SkipReason::NotDue)
-                && !over.may_pass()
+                && !over.fits_after_running()
                 && self.is_put_off(schedule, over.until, now);
             if is_put_off || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
                 self.skip_reason = Some(SkipReason::OverBudget);
@@ -159,7 +159,7 @@ fn slot(
     schedule: &Schedule,
     snapshot: &Snapshot,
     now: Timestamp,
-) -> Option<AwaitedSeat> {
+) -> Option<SlotWait> {
     let runs = |job: &&LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Running { .. });
     if snapshot.jobs.iter().filter(runs).count() >= agent.max_concurrent as usize {
         return None;
@@ -168,7 +168,7 @@ fn slot(
         job.schedule == Some(schedule.id)
             && matches!(job.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
     };
-    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.seat_of(roster, agent, job, now))
+    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.slot_wait(roster, agent, job, now))
 }
 
 /// Explains why the oldest requeued job of the schedule waits, and until when.

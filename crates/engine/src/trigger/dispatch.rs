@@ -20,30 +20,31 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    pub(crate) fn firing(self, key: FiringKey, occasion: FiringContext, now: Timestamp) -> NewFiring {
-        let decision = self.decision(&key, occasion, now);
+    pub(crate) fn firing(self, key: FiringKey, firing_context: FiringContext, now: Timestamp) -> NewFiring {
+        let decision = self.decision(&key, firing_context, now);
         NewFiring { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note: None }
     }
 
     /// Decides what happens to an occurrence: it runs, it is prepared first, or it is skipped and recorded. A firing by
     /// hand is never skipped.
-    pub(crate) fn decision(self, key: &FiringKey, occasion: FiringContext, now: Timestamp) -> Decision {
-        match self.refusal(key, &occasion, now).filter(|_| !key.is_by_hand()) {
+    pub(crate) fn decision(self, key: &FiringKey, firing_context: FiringContext, now: Timestamp) -> Decision {
+        match self.refusal(key, &firing_context, now).filter(|_| !key.is_by_hand()) {
             Some(reason) => Decision::Skip(reason),
-            None if self.schedule.needs_preparing(self.agent) => Decision::Prepare(occasion),
+            None if self.schedule.needs_preparing(self.agent) => Decision::Prepare(firing_context),
             None => {
                 let Self { agent, schedule, due } = self;
                 let (schedule, zone) = (Some(schedule), &TimeZone::system());
-                let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
+                let firing =
+                    firing::Firing { agent, schedule, key, due, firing_context: &firing_context, zone };
                 Decision::Run(firing.job(None, now))
             }
         }
     }
 
-    fn refusal(self, key: &FiringKey, occasion: &FiringContext, now: Timestamp) -> Option<SkipReason> {
+    fn refusal(self, key: &FiringKey, firing_context: &FiringContext, now: Timestamp) -> Option<SkipReason> {
         let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
-        let is_in_a_circle = key.event().is_some() && is_too_long(&occasion.task);
-        if is_in_a_circle || !self.schedule.filter.passes(occasion) {
+        let is_in_a_circle = key.event().is_some() && is_too_long(&firing_context.task);
+        if is_in_a_circle || !self.schedule.filter.passes(firing_context) {
             Some(SkipReason::Filtered)
         } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {
             Some(SkipReason::OutsideHours)

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cowhand_core::event::Event;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
-use cowhand_core::roster::{Listener, of_end};
+use cowhand_core::roster::{Listener, end_status};
 use cowhand_core::trigger::{CONFINED, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 
@@ -96,7 +96,7 @@ impl EventStrategy {
         };
         let listener = Listener { roster: &roster, agent, schedule };
         let mut tasks = Vec::new();
-        for event in events.into_iter().filter(|event| listener.hears(event)) {
+        for event in events.into_iter().filter(|event| listener.matches(event)) {
             tasks.push(self.task(event, &schedule.trigger).await?);
         }
         Ok(tasks)
@@ -126,10 +126,10 @@ impl EventStrategy {
     }
 
     async fn of_result(&self, event: &Event, job: Option<&Job>) -> Task {
-        let status = of_end(&event.fact);
-        let whose = event.whose();
+        let status = end_status(&event.fact);
+        let subject = event.subject();
         let word = status.map_or("ended", |status| status.as_str());
-        let mut task = Task { title: format!("{whose} {word}"), ..Task::default() };
+        let mut task = Task { title: format!("{subject} {word}"), ..Task::default() };
         let Some((id, status)) = event.job.clone().zip(status) else { return task };
         let summary = job.and_then(|job| JobRecord::from(job.clone()).summary);
         let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
@@ -162,7 +162,7 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
         ("session_id", job.and_then(Job::session_id).map(str::to_owned)),
     ];
     let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
-    Task { title: format!("{happened}: {}", event.whose()), metadata, ..Task::default() }
+    Task { title: format!("{happened}: {}", event.subject()), metadata, ..Task::default() }
 }
 
 /// Key of the metadata with the number of schedules that triggered each other before this task.

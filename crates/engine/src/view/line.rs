@@ -78,8 +78,8 @@ pub fn readable(line: &str) -> Option<String> {
         OutputMessage::System { subtype: Some(word), content: Some(which), extra, .. }
             if word == OutputMessage::ATTEMPT =>
         {
-            let border = OutputMessage::border(which.trim_end(), &extra);
-            Some(styled(format!("── {}", one_line(&border, 600)), FAINT))
+            let heading = OutputMessage::attempt_heading(which.trim_end(), &extra);
+            Some(styled(format!("── {}", one_line(&heading, 600)), FAINT))
         }
         OutputMessage::System { subtype, content, .. } => {
             let text = content.map(|content| plain(content.trim_end()));

@@ -440,7 +440,7 @@ async fn what_is_lost_is_what_stood_in(database: &str) {
             max_concurrent: 1,
             session_key: None,
             limits: SpendLimits::of(&story.roster, &story.roster.agents[0], story.now),
-            slot: Some(story.roster.seat_at(provider)),
+            slot: Some(story.roster.slot_at(provider)),
         };
         let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();
         assert!(matches!(claim, Claim::Claimed { .. }), "{claim:?}");

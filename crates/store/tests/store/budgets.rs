@@ -217,7 +217,7 @@ async fn a_reservation_ends_with_its_attempt(place: Place) {
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, limits()).await;
     assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)));
-    store.give_back(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
+    store.requeue(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
     let epoch = claimed(&store, &second, limits()).await;
     store.settle(second, epoch, Outcome::lost("gone"), Retry::default(), at(3)).await.unwrap();
     let third = add(&store, hand_job()).await;
@@ -244,13 +244,13 @@ async fn what_a_run_may_need_is_learnt(place: Place) {
         panic!("a fifth one started")
     };
     assert_eq!(
-        (over.spent, over.reserved, over.needed, over.may_pass()),
+        (over.spent, over.reserved, over.needed, over.fits_after_running()),
         (1_000_000, 4_000_000, 1_000_000, true)
     );
     let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
     let (own, dearest) = ledger.agents[&"coder".parse().unwrap()];
-    assert_eq!((own.day.microdollars, own.held.microdollars), (1_000_000, 4_000_000));
+    assert_eq!((own.day.microdollars, own.committed.microdollars), (1_000_000, 4_000_000));
     assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), own));
 }
 

@@ -157,7 +157,7 @@ pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>,
 }
 
 fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Option<Waits> {
-    let schedule = agent.holding(job).schedule()?;
+    let schedule = agent.restrictions(job).schedule()?;
     let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(Closed::sentence)?;
     Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
 }

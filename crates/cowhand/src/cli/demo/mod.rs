@@ -147,7 +147,7 @@ async fn tell(event: &Event, store: &Store) -> anyhow::Result<()> {
     };
     let style = Style::new().fg_color(Some(color.into()));
     let time = event.at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
-    let name = event.whose();
+    let name = event.subject();
     say(format!("{time}  {name:<20} {style}{what}{style:#}"))
 }
 

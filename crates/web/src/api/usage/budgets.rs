@@ -54,10 +54,11 @@ fn of(
     {
         for unit in [Unit::Usd, Unit::Tokens] {
             let Some(limit) = budget.limit(window, unit) else { continue };
-            let [settled, heard, held] = [settled, spending.heard, spending.held].map(|amount| match unit {
-                Unit::Usd => amount.microdollars,
-                Unit::Tokens => amount.tokens,
-            });
+            let [settled, heard, held] =
+                [settled, spending.reported, spending.committed].map(|amount| match unit {
+                    Unit::Usd => amount.microdollars,
+                    Unit::Tokens => amount.tokens,
+                });
             let shown = |value: u64| match unit {
                 Unit::Usd => dollars(value),
                 #[expect(clippy::cast_precision_loss, reason = "nobody uses so many tokens that it shows")]

@@ -128,7 +128,7 @@ fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
         return Some(("kind", why));
     }
     let outside = asked.credentials == Credentials::Outside;
-    let (_, unable) = agent.and_stand_ins().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
+    let (_, unable) = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
     let runtime = unable.settings.runtime.unwrap_or_default().name();
     let message = format!(
         "`credentials: outside` cannot be had for `runtime: {runtime}`: nobody knows how its program is told where its provider is"
@@ -144,7 +144,7 @@ fn never_starts(agent: &Agent, asked: &Asked) -> Option<String> {
     }
     // Jobs communicate with the fleet over a socket.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
-    (closed && agent.needs_a_voice()).then(|| {
+    (closed && agent.needs_job_channel()).then(|| {
         format!(
             "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {}` lets no agent have one; `sandbox: bubblewrap` does",
             asked.kind
