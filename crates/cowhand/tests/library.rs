@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{
-    Agents, Changes, Fleet, FleetError, FleetStatus, Options, Said, Stop, Subscription, Trigger, Triggered,
+    Agents, Changes, Fleet, FleetError, FleetStatus, JobMessage, Options, Stop, Subscription, Trigger,
+    Triggered,
 };
 use cowhand::state::StateFolder;
 use cowhand::store::CancelOutcome;
@@ -143,7 +144,7 @@ async fn a_fleet_runs_and_tells() {
 }
 
 /// Returns the text of a line, with its number.
-fn line(said: &Said) -> (u64, &str) {
+fn line(said: &JobMessage) -> (u64, &str) {
     match &said.message {
         OutputMessage::Assistant { content: Some(text), .. }
         | OutputMessage::System { content: Some(text), .. } => (said.line, text),

@@ -88,7 +88,7 @@ impl Certificate {
     }
 
     /// Describes until when the certificate is valid, and returns whether somebody has to act.
-    pub fn standing(&self, now: Timestamp) -> (String, bool) {
+    pub fn validity(&self, now: Timestamp) -> (String, bool) {
         let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
         if self.ends <= now {
             (format!("the certificate ended on {}; clients will refuse it", day(self.ends)), true)
@@ -104,9 +104,9 @@ impl Certificate {
     }
 
     fn say(&self, now: Timestamp) {
-        match self.standing(now) {
-            (standing, true) => warn!("{standing}"),
-            (standing, false) => info!("{standing}"),
+        match self.validity(now) {
+            (validity, true) => warn!("{validity}"),
+            (validity, false) => info!("{validity}"),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Logs {
                     if self.json {
                         print::line(line);
                     } else if grows {
-                        let part = growing.hear(line);
+                        let part = growing.add(line);
                         print::part(&part);
                         return if growing.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
                     } else if let Some(text) = readable(line) {

@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::spending::Told;
-use super::stop::OBEDIENCE;
+use super::spending::ReportedUsage;
+use super::stop::STOP_TIMEOUT;
 use super::unwritten;
 use super::workspaces;
 use crate::context::{Engine, StopRequest};
@@ -61,7 +61,7 @@ pub(super) struct AttemptTask {
     pub(super) engine: Arc<Engine>,
     pub(super) job: Job,
     pub(super) epoch: i64,
-    pub(super) wishes: watch::Receiver<StopRequest>,
+    pub(super) stop_requests: watch::Receiver<StopRequest>,
     /// Index of the fallback to start with.
     pub(super) fallback: Option<usize>,
     /// Reason of the stop, once the daemon has requested it.
@@ -162,20 +162,20 @@ impl AttemptTask {
                 }
             }
             failures += 1;
-            if *self.wishes.borrow() == StopRequest::Detach {
+            if *self.stop_requests.borrow() == StopRequest::Detach {
                 return;
             }
             tokio::time::sleep(FOLLOW_BACKOFF.pause_after(failures)).await;
         }
     }
 
-    /// Follows the attempt until it ends or the daemon detaches. With `aside`, the job's output cannot be written to
+    /// Follows the attempt until it ends or the daemon detaches. With `in_attempt`, the job's output cannot be written to
     /// its file and is kept in the attempt's folder meanwhile.
-    async fn follow(&mut self, rules: &Rules, aside: bool) -> anyhow::Result<Followed> {
+    async fn follow(&mut self, rules: &Rules, in_attempt: bool) -> anyhow::Result<Followed> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
-        let files = if aside {
-            unwritten::files_aside(&attempt)
+        let files = if in_attempt {
+            unwritten::files_in_attempt(&attempt)
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
@@ -186,10 +186,10 @@ impl AttemptTask {
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
-        let mut told = Told::default();
+        let mut reported = ReportedUsage::default();
         let began = self.began().await;
         let mut silence = Silence::begin(began, attempt.last_output(), self.engine.clock.moment());
-        let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
+        let mut kill_at = self.stopped.map(|_| Instant::now() + STOP_TIMEOUT);
         loop {
             // Read the state before the output, so that nothing that was written before the end is missed.
             let state = attempt.on_blocking_thread(Attempt::state).await?;
@@ -199,7 +199,7 @@ impl AttemptTask {
             output = self.advance(output).await?;
             fault::place("looked");
             self.tell_session(&output.tail, &mut session).await;
-            let over = self.hear(&mut output.tail, &mut told).await;
+            let over = self.record_usage(&mut output.tail, &mut reported).await;
             let ending = match state {
                 AttemptState::Ended(ending) => Some(ending),
                 AttemptState::Gone if attempt.began()? => Some(vanished(self.now())),
@@ -227,13 +227,13 @@ impl AttemptTask {
                 let usage = finish.usage.clone().map(|usage| self.priced(usage));
                 return Ok(self.ended(rules, &attempt, finish, usage, &ending, &mut output.tail).await);
             }
-            let wish = *self.wishes.borrow_and_update();
-            if wish == StopRequest::Detach {
+            let stop_request = *self.stop_requests.borrow_and_update();
+            if stop_request == StopRequest::Detach {
                 return Ok(Followed::NotOurs);
             }
             // An attempt over its budget can spend more during the grace period, so its grace period is short.
             let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
-            let mut reason = spends.or_else(|| Self::reason(wish, over));
+            let mut reason = spends.or_else(|| Self::reason(stop_request, over));
             if reason.is_none() {
                 let now = self.engine.clock.moment();
                 silence.look(attempt.last_output(), now);
@@ -241,12 +241,12 @@ impl AttemptTask {
             }
             if let Some(reason) = reason {
                 let hurry = spends.is_some()
-                    || (wish == StopRequest::CancelNow && self.stopped == Some(Reason::Asked));
+                    || (stop_request == StopRequest::CancelNow && self.stopped == Some(Reason::Asked));
                 self.stop(reason, hurry, &attempt, &mut kill_at).await;
             }
             tokio::select! {
                 () = wake.changed() => {}
-                _ = self.wishes.changed() => {}
+                _ = self.stop_requests.changed() => {}
                 () = tokio::time::sleep(LOOK), if !output.tail.is_behind() => {}
                 () = tokio::task::yield_now(), if output.tail.is_behind() => {}
             }
@@ -342,11 +342,11 @@ impl AttemptTask {
     }
 
     /// Returns the reason to end the attempt now, apart from timeouts.
-    fn reason(wish: StopRequest, over: Option<Breach>) -> Option<Reason> {
-        match wish {
+    fn reason(stop_request: StopRequest, over: Option<Breach>) -> Option<Reason> {
+        match stop_request {
             StopRequest::Abandon => Some(Reason::Abandoned),
             StopRequest::Cancel | StopRequest::CancelNow => Some(Reason::Asked),
-            StopRequest::GoOn | StopRequest::Detach => over.map(Reason::OverBudget),
+            StopRequest::Continue | StopRequest::Detach => over.map(Reason::OverBudget),
         }
     }
 
@@ -393,8 +393,8 @@ impl AttemptTask {
     }
 
     /// Stores the runtime's session id as soon as it is known.
-    async fn tell_session(&self, tail: &Tailer, told: &mut Option<String>) {
-        let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
+    async fn tell_session(&self, tail: &Tailer, reported: &mut Option<String>) {
+        let Some(session) = tail.session_id().filter(|session| reported.as_deref() != Some(*session)) else {
             return;
         };
         let session = session.to_owned();
@@ -404,7 +404,7 @@ impl AttemptTask {
             .set_session(self.job.id().clone(), self.epoch, session.clone(), self.now())
             .await
         {
-            Ok(_) => *told = Some(session),
+            Ok(_) => *reported = Some(session),
             Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
         }
     }

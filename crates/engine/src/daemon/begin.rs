@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::attempt::{AttemptTask, Rules};
 use super::orphans;
-use super::workspaces::{self, Desk};
+use super::workspaces::{self, WorkDir};
 use crate::context::StopRequest;
 use cowhand_run::attempt::{Attempt, Prelude};
 use cowhand_run::launch::{self, Launch};
@@ -100,23 +100,24 @@ impl AttemptTask {
             return false;
         }
         let mut agent = rules.agent.clone();
-        let desk = match beginning.directory {
-            Some(directory) => Ok(Desk { directory, fresh: false }),
-            None => workspaces::desk(&self.engine, &self.job, &agent).await,
+        let work_dir = match beginning.directory {
+            Some(directory) => Ok(WorkDir { directory, fresh: false }),
+            None => workspaces::work_dir(&self.engine, &self.job, &agent).await,
         };
-        let desk = match desk {
-            Ok(desk) => desk,
+        let work_dir = match work_dir {
+            Ok(work_dir) => work_dir,
             Err(why) => {
                 self.not_started(why, rules).await;
                 return false;
             }
         };
         fault::place("workspace-made");
-        agent.directory.clone_from(&desk.directory);
+        agent.directory.clone_from(&work_dir.directory);
         agent.settings.budget = self.allowance().await;
-        let launch =
-            shown_to_all(&agent, &rules.redactor).map_or_else(|| self.plan(&agent, &beginning.session), Err);
-        let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
+        let launch = shown_to_all(&agent, &rules.redactor)
+            .map_or_else(|| self.launch_spec(&agent, &beginning.session), Err);
+        let launch = match launch.and_then(|launch| self.with_sandbox(&agent, &rules.agent.directory, launch))
+        {
             Ok(launch) => launch.ready().await,
             refused => refused,
         };
@@ -132,7 +133,7 @@ impl AttemptTask {
             self.not_started(format!("its private files cannot be written: {error}"), rules).await;
             return false;
         }
-        if desk.fresh && !self.set_up(&agent, &launch, rules).await {
+        if work_dir.fresh && !self.set_up(&agent, &launch, rules).await {
             return false;
         }
         let mut notes = beginning.notes;
@@ -153,13 +154,13 @@ impl AttemptTask {
         self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
-    fn plan(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, String> {
+    fn launch_spec(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, String> {
         let own = launch::own_environment();
         let loaded = self.engine.loaded();
-        let agent = self.with_voice(agent)?;
+        let agent = self.with_job_channel(agent)?;
         let mut launch =
             Launch::of(&agent, &self.job, session, own, &loaded.variables, &self.attempt().private())?;
-        launch.environment.extend(self.voice()?);
+        launch.environment.extend(self.channel_env()?);
         Ok(launch)
     }
 
@@ -282,9 +283,9 @@ impl AttemptTask {
         let done = loop {
             tokio::select! {
                 done = &mut running => break done,
-                _ = self.wishes.changed() => {}
+                _ = self.stop_requests.changed() => {}
             }
-            if *self.wishes.borrow_and_update() != StopRequest::GoOn {
+            if *self.stop_requests.borrow_and_update() != StopRequest::Continue {
                 stop.store(true, Ordering::Relaxed);
                 break running.await;
             }
@@ -304,9 +305,9 @@ impl AttemptTask {
         if let Err(error) = self.attempt().forget_private() {
             warn!(job = %self.job.id(), "its private files are still there: {error}");
         }
-        let wish = *self.wishes.borrow();
-        match wish {
-            StopRequest::GoOn | StopRequest::Detach => self.requeue(NotBegun::Interrupted, rules).await,
+        let stop_request = *self.stop_requests.borrow();
+        match stop_request {
+            StopRequest::Continue | StopRequest::Detach => self.requeue(NotBegun::Interrupted, rules).await,
             StopRequest::Cancel | StopRequest::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }

@@ -34,6 +34,6 @@ pub(super) async fn gone(engine: Arc<Engine>) {
 pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Lifecycle>) {
     let place = engine.home.state.path().display().to_string();
     error!("{}", FleetError::HomeGone { place });
-    engine.homeless.store(true, Ordering::Relaxed);
+    engine.state_folder_lost.store(true, Ordering::Relaxed);
     course.send_replace(Lifecycle::Cancelling { overdue: 0 });
 }

@@ -50,7 +50,7 @@ use tracing::{error, warn};
 
 use crate::backup;
 use crate::config;
-use crate::context::{Engine, HEARTBEAT, Home, LEASE, StopRequest};
+use crate::context::{Engine, HEARTBEAT, Home, JOB_LEASE, StopRequest};
 use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
@@ -76,7 +76,7 @@ pub struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
     /// Tasks that can be stopped and started again at any time: the outbox, the preparation of firings, hooks, sweeps.
-    errands: JoinSet<()>,
+    background: JoinSet<()>,
     heartbeat_at: Moment,
     /// Periods in which a due time could be fired.
     uptime: Uptime,
@@ -124,18 +124,19 @@ impl Daemon {
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
         let views = Views::new(engine.home.state.clone(), heartbeat_at.wall);
-        let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
+        let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
-        errands.spawn(panic::again_and_again("paying what is owed to work sources", move || {
+        background.spawn(panic::again_and_again("paying what is owed to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&debts))
         }));
-        errands.spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
+        background
+            .spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let swept_at = None;
         let mut daemon = Self {
             engine,
             tasks,
-            errands,
+            background,
             heartbeat_at,
             uptime,
             presence,
@@ -192,9 +193,9 @@ impl Daemon {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
                 _ = way.changed() => {}
-                () = &mut gone, if !self.engine.is_homeless() => home::give_up(&self.engine, course),
+                () = &mut gone, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, course),
                 Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
-                Some(ended) = self.errands.join_next() => panic::tell("an errand", ended),
+                Some(ended) = self.background.join_next() => panic::tell("an errand", ended),
             }
         }
         self.end(way).await;
@@ -221,7 +222,13 @@ impl Daemon {
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
         let (node, holds) = (&engine.home.node, |job: &JobId| engine.holds(job));
-        let at_once = AtOnce { node, lease: LEASE, expect: &expect, holds: &holds, begin: &mut begin };
+        let at_once = AtOnce {
+            node,
+            lease: JOB_LEASE,
+            prewarm_cgroup: &prewarm_cgroup,
+            holds: &holds,
+            begin: &mut begin,
+        };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, &self.uptime, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {
@@ -231,14 +238,14 @@ impl Daemon {
         };
         self.engine.count_check(now, tick.fired);
         for job in tick.stop {
-            self.engine.wish(&job, StopRequest::Cancel);
+            self.engine.request_stop(&job, StopRequest::Cancel);
         }
         let mut schedules: Vec<ScheduleId> = tick.prepare.into_iter().map(|(schedule, _)| schedule).collect();
         schedules.dedup();
         for schedule in schedules {
             if let Some(more) = self.engine.prepare(schedule) {
                 let engine = Arc::clone(&self.engine);
-                self.errands.spawn(preparing::prepare_in_order(engine, schedule, more));
+                self.background.spawn(preparing::prepare_in_order(engine, schedule, more));
             }
         }
         for start in tick.start {
@@ -256,19 +263,19 @@ impl Daemon {
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
         let Startable { job, agent, max_concurrent, session_key, fallback } = start;
-        expect();
+        prewarm_cgroup();
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&agent);
         let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
         let other = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
         let slot = other.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, limits, slot };
+        let starter = Starter { node, lease: JOB_LEASE, max_concurrent, session_key, limits, slot };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
             // The outbox renews the claim of the item, or finds that it is lost.
-            Claim::ItemExpired => self.engine.owed.notify_one(),
+            Claim::ItemExpired => self.engine.outbox.notify_one(),
             Claim::Taken
             | Claim::AtCapacity
             | Claim::SessionBusy
@@ -287,7 +294,7 @@ impl Daemon {
         // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
         // one settles the job. A job without an attempt task here is not renewed, whatever the reason, so its lease expires.
         let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
-        match self.engine.store.renew(node, jobs, LEASE, now.wall).await {
+        match self.engine.store.renew(node, jobs, JOB_LEASE, now.wall).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -324,7 +331,7 @@ impl Daemon {
 }
 
 /// Starts the wait that the kernel needs before a change of cgroup, because a keeper will be started soon.
-fn expect() {
+fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
 }
@@ -332,8 +339,9 @@ fn expect() {
 /// Spawns the attempt task of a job that has just been claimed.
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
     fault::place("claimed");
-    if let Some(wishes) = engine.begin(&job, epoch) {
-        let task = AttemptTask { engine: Arc::clone(engine), job, epoch, wishes, fallback, stopped: None };
+    if let Some(stop_requests) = engine.begin(&job, epoch) {
+        let task =
+            AttemptTask { engine: Arc::clone(engine), job, epoch, stop_requests, fallback, stopped: None };
         tasks.spawn(task.supervise(true));
     }
 }

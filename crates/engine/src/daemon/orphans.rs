@@ -10,7 +10,7 @@ use cowhand_core::id::JobId;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::stop::OBEDIENCE;
+use super::stop::STOP_TIMEOUT;
 use super::unwritten::is_unwritten;
 use crate::context::Engine;
 use crate::error::FleetError;
@@ -42,14 +42,14 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
         let with_folder = with_folder(&state, &running, current)?;
         Ok::<_, io::Error>((with_folder, without_folder(&state, &running, current)))
     });
-    let (mut found, homeless) = match found.await.map_err(io::Error::other).flatten() {
+    let (mut found, without_folder) = match found.await.map_err(io::Error::other).flatten() {
         Ok(found) => found,
         Err(error) => {
             error!("cannot look for attempts that are no longer ours: {error}; a restart looks again");
             return Vec::new();
         }
     };
-    for (attempt, job, number) in homeless {
+    for (attempt, job, number) in without_folder {
         if is_of_this_node(engine, &job, number).await {
             found.push((attempt, job));
         }
@@ -113,12 +113,12 @@ fn without_folder(
     is_current: impl Fn(&JobId, u32) -> bool,
 ) -> Vec<(Attempt, JobId, u32)> {
     let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
-    let homeless = attempts.filter(|attempt| is_missing(attempt.folder()));
-    let homeless = homeless.filter_map(|attempt| {
+    let without_folder = attempts.filter(|attempt| is_missing(attempt.folder()));
+    let without_folder = without_folder.filter_map(|attempt| {
         let (job, number) = attempt.of_job()?;
         (!is_current(&job, number)).then_some((attempt, job, number))
     });
-    homeless.collect()
+    without_folder.collect()
 }
 
 async fn is_of_this_node(engine: &Engine, job: &JobId, number: u32) -> bool {
@@ -160,7 +160,7 @@ impl Drop for Orphan {
 
 /// Ends an attempt, and returns whether no process of it is left.
 pub(super) async fn end(attempt: &Attempt) -> bool {
-    let kill_at = Instant::now() + OBEDIENCE;
+    let kill_at = Instant::now() + STOP_TIMEOUT;
     let give_up_at = kill_at + LAST_LOOKS;
     let mut asked = false;
     loop {

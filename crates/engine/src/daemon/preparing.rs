@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::prepare::{Errand, Step};
+use super::prepare::{Preparer, Step};
 use crate::context::Engine;
 use cowhand_store::MAX_TRIES_BEFORE_OTHERS;
 
@@ -77,8 +77,8 @@ impl Line<'_> {
     }
 
     async fn prepare(&mut self, key: &FiringKey) -> Option<Stuck> {
-        let errand = Errand { engine: self.engine, schedule: self.schedule, key };
-        let stuck = match errand.try_to_run().await {
+        let preparer = Preparer { engine: self.engine, schedule: self.schedule, key };
+        let stuck = match preparer.try_to_run().await {
             Step::Done => {
                 self.stuck.remove(key);
                 return None;

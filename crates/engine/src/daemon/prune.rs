@@ -50,8 +50,8 @@ impl Daemon {
         let now = self.engine.clock.now();
         if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= EVERY) {
             self.swept_at = Some(now);
-            self.errands.spawn(workspaces::sweep(Arc::clone(&self.engine)));
-            self.errands.spawn(containers::sweep(Arc::clone(&self.engine)));
+            self.background.spawn(workspaces::sweep(Arc::clone(&self.engine)));
+            self.background.spawn(containers::sweep(Arc::clone(&self.engine)));
         }
     }
 }

@@ -105,7 +105,7 @@ impl AttemptTask {
                     warn!(job = %self.job.id(), "it never began, and is not given back yet: {error}");
                 }
             }
-            if *self.wishes.borrow() == StopRequest::Detach || self.is_left(&mut until) {
+            if *self.stop_requests.borrow() == StopRequest::Detach || self.is_left(&mut until) {
                 // The next start recovers the attempt.
                 return;
             }

@@ -17,7 +17,7 @@ use cowhand_store::Hearing;
 
 /// The spending of one attempt that the store has received.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ReportedUsage {
     /// Number of lines of the output when it was last examined.
     lines: u64,
     usage: Option<JobUsage>,
@@ -29,29 +29,33 @@ const LAST_CALL: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
     /// Stores the spending of the attempt until now, and returns the budget that it exceeds.
-    pub(super) async fn hear(&self, tail: &mut Tailer, told: &mut Told) -> Option<Breach> {
-        if tail.lines() != told.lines {
+    pub(super) async fn record_usage(
+        &self,
+        tail: &mut Tailer,
+        reported: &mut ReportedUsage,
+    ) -> Option<Breach> {
+        if tail.lines() != reported.lines {
             let usage = tail.usage().map(|usage| self.priced(usage));
-            if usage == told.usage {
-                told.lines = tail.lines();
+            if usage == reported.usage {
+                reported.lines = tail.lines();
             } else if let Some(usage) = usage {
-                match self.tell_usage(usage.clone()).await {
+                match self.store_usage(usage.clone()).await {
                     Ok(over) => {
                         let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage));
-                        told.over = over.map(|over| (over, Instant::now()));
-                        (told.usage, told.lines) = (Some(usage), tail.lines());
+                        reported.over = over.map(|over| (over, Instant::now()));
+                        (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
                     Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
                 }
             }
         }
         let patience = if tail.has_result() { LAST_CALL } else { Duration::ZERO };
-        told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
+        reported.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
     }
 
     /// Returns the budget that the final usage exceeds, for an attempt that was stopped for its budget.
     pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
-        match self.tell_usage(usage?.clone()).await {
+        match self.store_usage(usage?.clone()).await {
             Ok(over) => over,
             Err(error) => {
                 warn!(job = %self.job.id(), "which budget it has used up is not known: {error}");
@@ -80,7 +84,7 @@ impl AttemptTask {
         self.usage_reporting() == Some(UsageReporting::AtEnd)
     }
 
-    async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
+    async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
         Ok(match self.engine.store.hear(id, self.epoch, usage, self.limits()).await? {
             Hearing::Noted(over) => over,

@@ -11,7 +11,7 @@ use tracing::{error, warn};
 
 use super::attempt::{AttemptTask, Rules};
 use super::workspaces;
-use crate::context::LEASE;
+use crate::context::JOB_LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
@@ -57,7 +57,7 @@ impl AttemptTask {
     /// available, it counts as held, and all later steps ask the store again.
     async fn is_ours(&self) -> bool {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
-        let held = self.engine.store.renew(node, vec![job], LEASE, self.now()).await;
+        let held = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;
         held.map_or(true, |held| held.iter().any(|held| held.epoch == self.epoch))
     }
 

@@ -49,7 +49,7 @@ pub struct AtOnce<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
     /// Callback before a write that will probably start a job.
-    pub expect: &'a (dyn Fn() + Sync),
+    pub prewarm_cgroup: &'a (dyn Fn() + Sync),
     /// Callback that returns whether this process has an attempt task for a job. Then the job is not lost, however late
     /// its lease is renewed: the process may have been suspended between two looks.
     pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
@@ -129,7 +129,7 @@ async fn act(
         }
         Action::Expire { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
         Action::Expire { job, epoch } => {
-            let (retry, silent) = lapse_of(store, roster, &job).await?;
+            let (retry, silent) = expiry_policy(store, roster, &job).await?;
             let settled = store.release_expired(job.clone(), epoch, silent, retry, now).await?;
             let lost = matches!(settled, Settled::Done(_));
             if lost {
@@ -175,9 +175,9 @@ async fn act(
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
             let firing = NewFiring { schedule, key, due, decision, note: misfire };
             let fired = match &at_once {
-                Some(AtOnce { node, lease, expect, .. }) => {
+                Some(AtOnce { node, lease, prewarm_cgroup, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
-                        expect();
+                        prewarm_cgroup();
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
                     // A firing by the clock has no work item yet, and no chat.
@@ -209,7 +209,7 @@ fn made_up_by(misfire: Misfire) -> String {
 
 /// Returns the retry policy of the job's schedule or agent, and whether the runtime reports its usage only at the end.
 /// A job of an agent that was removed from the config is not tried again.
-async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
+async fn expiry_policy(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
     let retry = agent.restrictions(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);

@@ -40,7 +40,7 @@ impl Daemon {
                 warn!("cannot record the step of the clock: {error}");
             }
             // After a step, waiting deliveries and hooks may be due, or may wait too long.
-            self.engine.owed.notify_one();
+            self.engine.outbox.notify_one();
             self.engine.hooks.notify_one();
         }
         if let Some(time) = noticed.suspended {

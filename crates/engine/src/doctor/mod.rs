@@ -90,8 +90,8 @@ pub async fn examine(subject: Subject) -> Vec<Finding> {
 fn certificate(files: &Tls) -> Finding {
     match Certificate::read(files) {
         Ok(certificate) => {
-            let (standing, warning) = certificate.standing(Timestamp::now());
-            Finding { warning, ..Finding::of("certificate", Ok(standing)) }
+            let (validity, warning) = certificate.validity(Timestamp::now());
+            Finding { warning, ..Finding::of("certificate", Ok(validity)) }
         }
         Err(error) => Finding::of("certificate", Err(error.to_string())),
     }

@@ -21,7 +21,7 @@ use cowhand_system::digest::sha256;
 
 /// The immediate answer to an agent's ask.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum AskDecision {
     Allowed,
     Denied {
         message: String,
@@ -53,11 +53,11 @@ impl Fleet {
         attempt: u32,
         key: String,
         what: Asked,
-    ) -> Result<Heard, FleetError> {
+    ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
         if let Asked::Tool { tool, input } = &what {
             match self.verdict(&job, tool, input) {
-                Verdict::Allow => return Ok(Heard::Allowed),
+                Verdict::Allow => return Ok(AskDecision::Allowed),
                 Verdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
                 Verdict::Ask => {}
             }
@@ -68,7 +68,7 @@ impl Fleet {
         let what = redacted(what, &self.redactor_of(&job));
         if serde_json::to_string(&what).is_ok_and(|text| text.len() > LONGEST) {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
-            return Ok(Heard::Denied { message });
+            return Ok(AskDecision::Denied { message });
         }
         let patience = agent.and_then(|agent| agent.settings.ask_timeout);
         let patience = patience.map_or(ASK_TIMEOUT, Interval::duration);
@@ -76,23 +76,29 @@ impl Fleet {
         let expires_at = now.checked_add(patience).unwrap_or(Timestamp::MAX);
         let made = self.store().make_ask(job.id().clone(), attempt, key, what, expires_at, now).await?;
         match made {
-            AskMade::Made(ask) => Ok(Heard::Asked(ask)),
+            AskMade::Made(ask) => Ok(AskDecision::Asked(ask)),
             AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
             AskMade::TooMany => {
                 let message = "this job waits for too many answers already".to_owned();
-                Ok(Heard::Denied { message })
+                Ok(AskDecision::Denied { message })
             }
         }
     }
 
     /// Denies the use of a tool and records it, so that a person can see what the agent tried.
-    async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
+    async fn deny(
+        &self,
+        job: &Job,
+        attempt: u32,
+        tool: &str,
+        rule: String,
+    ) -> Result<AskDecision, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
         let tool = cut(&self.redactor_of(job).redact(tool), 0, LONGEST_NAME);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
-        Ok(Heard::Denied { message })
+        Ok(AskDecision::Denied { message })
     }
 
     /// Returns the redactor for the secrets of the fleet.

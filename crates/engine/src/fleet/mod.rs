@@ -50,11 +50,11 @@ use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 pub use crate::error::FleetError;
 pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
-pub use ask::Heard;
+pub use ask::AskDecision;
 pub use deliver::Delivered;
 pub use events::Subscription;
 pub use known::{known_agent, known_schedule, missing_agent};
-pub use output::{Output, Said};
+pub use output::{JobMessage, Output};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use prune::{prune, remove_job};
 pub use ready::Unready;
@@ -91,7 +91,7 @@ pub struct Fleet {
     engine: Arc<Engine>,
     surroundings: Surroundings,
     config: Option<PathBuf>,
-    course: watch::Sender<Lifecycle>,
+    lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
     /// Signal of requested reloads of the config.
     reloads: watch::Sender<()>,
@@ -173,9 +173,9 @@ impl Fleet {
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         unset_secrets::note(&engine).await?;
-        let (course, way) = watch::channel(Lifecycle::Running);
+        let (lifecycle, way) = watch::channel(Lifecycle::Running);
         let (over, ended) = watch::channel(false);
-        let steering = course.clone();
+        let steering = lifecycle.clone();
         tokio::spawn(async move {
             daemon.run(way, &steering).await;
             over.send_replace(true);
@@ -187,7 +187,7 @@ impl Fleet {
             engine,
             surroundings,
             config,
-            course,
+            lifecycle,
             ended,
             reloads,
             config_refused_at,
@@ -261,7 +261,7 @@ impl Fleet {
         // A daemon task that ended without a signal has stopped, too.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
             FleetStatus::Stopped
-        } else if *self.course.borrow() == Lifecycle::Running {
+        } else if *self.lifecycle.borrow() == Lifecycle::Running {
             FleetStatus::Running
         } else {
             FleetStatus::Stopping
@@ -385,10 +385,10 @@ impl Fleet {
 
     /// Requests the end without waiting for it. A repeated request speeds it up.
     pub fn begin_stop(&self, how: Stop) {
-        self.course.send_if_modified(|course| {
-            let after = course.after(how, Instant::now());
-            let changed = after != *course;
-            *course = after;
+        self.lifecycle.send_if_modified(|lifecycle| {
+            let after = lifecycle.after(how, Instant::now());
+            let changed = after != *lifecycle;
+            *lifecycle = after;
             changed
         });
     }
@@ -397,9 +397,10 @@ impl Fleet {
     /// jobs are cancelled.
     pub async fn stop(&self, how: Stop) -> Result<(), FleetError> {
         self.begin_stop(how);
-        let mut way = self.course.subscribe();
+        let mut way = self.lifecycle.subscribe();
         let overdue = async {
-            match way.wait_for(|course| !matches!(course, Lifecycle::Draining { .. })).await.as_deref() {
+            match way.wait_for(|lifecycle| !matches!(lifecycle, Lifecycle::Draining { .. })).await.as_deref()
+            {
                 Ok(Lifecycle::Cancelling { overdue: running_jobs @ 1.. }) => *running_jobs,
                 _ => std::future::pending().await,
             }
@@ -416,7 +417,7 @@ impl Fleet {
     /// Waits until the fleet has ended.
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
-        if self.engine.is_homeless() {
+        if self.engine.is_state_folder_lost() {
             let place = self.state_folder().path().display().to_string();
             return Err(FleetError::HomeGone { place });
         }

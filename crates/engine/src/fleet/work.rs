@@ -60,7 +60,7 @@ impl Fleet {
             }
             Err(error) => {
                 self.store().give_up_item(holder, error.to_string(), now).await?;
-                self.engine.owed.notify_one();
+                self.engine.outbox.notify_one();
                 Err(error.into())
             }
         }
@@ -218,7 +218,7 @@ impl Fleet {
                 }
             }
         }
-        self.engine.owed.notify_one();
+        self.engine.outbox.notify_one();
         Ok(view)
     }
 
@@ -232,8 +232,8 @@ impl Fleet {
     }
 
     /// Retries soon the results that could not be delivered before, if their items are in the queue again.
-    pub async fn notice(&self, queue: &Queue) -> Result<(), WorkSourceError> {
-        self.engine.notice(&queue.name, queue.source.as_ref()).await
+    pub async fn retry_undelivered(&self, queue: &Queue) -> Result<(), WorkSourceError> {
+        self.engine.retry_undelivered(&queue.name, queue.source.as_ref()).await
     }
 
     /// Records the action of a person on an item of a queue.

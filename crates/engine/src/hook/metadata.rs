@@ -95,9 +95,9 @@ mod tests {
     #[test]
     fn whatever_the_agent_left() {
         let folder = tempfile::tempdir().unwrap();
-        let desk = folder.path().canonicalize().unwrap();
-        let path = desk.join("metadata.json");
-        let found = || said(None, &desk, Path::new("/nowhere"));
+        let work_dir = folder.path().canonicalize().unwrap();
+        let path = work_dir.join("metadata.json");
+        let found = || said(None, &work_dir, Path::new("/nowhere"));
         assert_eq!(found(), Ok(None));
         fs::write(&path, r#"{"notify": true}"#).unwrap();
         assert_eq!(found(), Ok(Some(serde_json::json!({"notify": true}))));

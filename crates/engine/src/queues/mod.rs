@@ -1,7 +1,7 @@
 //! The queues of a fleet as people see them: available items, claimed items with their holders, and undelivered results.
 
 pub mod given_up;
-pub mod noticed;
+pub mod seen_again;
 
 use std::sync::Arc;
 

@@ -71,12 +71,12 @@ impl Calls {
             if word.find(line).is_some()
                 && let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(line))
             {
-                self.hear(message);
+                self.add(message);
             }
         }
     }
 
-    fn hear(&mut self, message: OutputMessage) {
+    fn add(&mut self, message: OutputMessage) {
         let at = message.timestamp();
         match message {
             OutputMessage::ToolUse { tool_name, tool_use_id, .. } => {

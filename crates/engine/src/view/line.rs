@@ -114,7 +114,7 @@ impl Growing {
     }
 
     /// Returns the text to display for a line, including line ends.
-    pub fn hear(&mut self, line: &str) -> String {
+    pub fn add(&mut self, line: &str) -> String {
         if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
             OutputMessage::read_line(line)
         {
@@ -188,7 +188,7 @@ mod tests {
             (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "x\n"),
         ] {
             let mut growing = Growing::default();
-            let seen: String = lines.iter().map(|line| growing.hear(line)).collect();
+            let seen: String = lines.iter().map(|line| growing.add(line)).collect();
             assert_eq!(anstream::adapter::strip_str(&seen).to_string(), expected, "{lines:?}");
         }
     }

@@ -125,7 +125,8 @@ impl Story {
         let mut started = Vec::new();
         let mut begin = |job, epoch| started.push((job, epoch));
         let lease = self.lease;
-        let at_once = AtOnce { node: "node", lease, expect: &|| (), holds: &|_| false, begin: &mut begin };
+        let at_once =
+            AtOnce { node: "node", lease, prewarm_cgroup: &|| (), holds: &|_| false, begin: &mut begin };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);

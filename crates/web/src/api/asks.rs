@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::given::{Count, Given, Params, Switch, named, of_attempt, requires};
 use super::{Api, Page, Problem};
-use cowhand_engine::fleet::Heard;
+use cowhand_engine::fleet::AskDecision;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -171,9 +171,9 @@ pub(super) async fn make(
         _ => return Err(Problem::bad_request("it is either about a `tool` or a `question`")),
     };
     let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, what).await? {
-        Heard::Allowed => (HeardWord::Allowed, None, None),
-        Heard::Denied { message } => (HeardWord::Denied, Some(message), None),
-        Heard::Asked(ask) => (HeardWord::Asked, None, Some(ask)),
+        AskDecision::Allowed => (HeardWord::Allowed, None, None),
+        AskDecision::Denied { message } => (HeardWord::Denied, Some(message), None),
+        AskDecision::Asked(ask) => (HeardWord::Asked, None, Some(ask)),
     };
     Ok(Json(JobHears { verdict, message, ask }))
 }

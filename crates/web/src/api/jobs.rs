@@ -22,7 +22,7 @@ use super::given::{Count, Given, Params, Switch, named};
 use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView, waits};
 use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
-use cowhand_engine::output::{self, Listening};
+use cowhand_engine::output::{self, OutputReader};
 use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -341,14 +341,14 @@ pub(super) async fn output(
     // Without a daemon nothing is written any more.
     let fleet = api.daemon().ok().filter(|_| follows);
     let growth = fleet.map(|fleet| fleet.growth_of(&job));
-    let listening = Listening::new(&api.store, &api.state, &job, after, growth);
+    let listening = OutputReader::new(&api.store, &api.state, &job, after, growth);
     let left = heard.limit.filter(|_| !follows);
     Ok(follow::answer(Form::of(&headers), Lines { listening, after, left }))
 }
 
 /// Output of a job from a line on.
 struct Lines {
-    listening: Listening,
+    listening: OutputReader,
     after: u64,
     /// Number of lines still to return; none means all.
     left: Option<u64>,
