@@ -267,10 +267,14 @@ pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> O
 /// 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub fn microdollars(dollars: f64) -> u64 {
-    const MOST: f64 = 1e15;
+    const MAX_MICRODOLLARS: f64 = 1e15;
     // Round up, so that rounding never lets spending exceed a limit. Ignore binary errors: 0.07 is slightly more in
     // binary.
-    if dollars.is_nan() { 0 } else { (dollars.clamp(0.0, MOST / 1e6) * 1e6 - 1e-4).ceil().max(0.0) as u64 }
+    if dollars.is_nan() {
+        0
+    } else {
+        (dollars.clamp(0.0, MAX_MICRODOLLARS / 1e6) * 1e6 - 1e-4).ceil().max(0.0) as u64
+    }
 }
 
 impl Spending {

@@ -114,13 +114,13 @@ impl Preparing {
     /// schedules that are always due would take every place before the work source has answered. None if no place is
     /// kept any more.
     fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.since.checked_add(KEPT_FOR_A_LOOK).ok()?;
+        let until = self.since.checked_add(PLACE_KEPT_FOR_POLL).ok()?;
         (!self.in_trouble && self.since <= now && now < until).then_some(until)
     }
 }
 
 /// Longer than a healthy work source takes to answer.
-const KEPT_FOR_A_LOOK: SignedDuration = SignedDuration::from_secs(2);
+const PLACE_KEPT_FOR_POLL: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveJob {

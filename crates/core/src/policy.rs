@@ -93,7 +93,7 @@ impl Retry {
     /// Returns the wait before the attempt that follows attempt `ended` (from 1); none if no attempt follows. `reasons`
     /// are the names of the failure: the exit reason and, if known, the error kind.
     pub fn wait_after(&self, ended: u32, reasons: &[&str]) -> Option<SignedDuration> {
-        const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+        const MAX_RETRY_WAIT: SignedDuration = SignedDuration::from_hours(24);
         // An attempt that was stopped for its budget also has the exit reason `error`. Retry it only if `budget` is
         // listed.
         let reasons = if reasons.contains(&"budget") { &["budget"] } else { reasons };
@@ -101,7 +101,7 @@ impl Retry {
         if !wanted || ended >= self.max_attempts {
             return None;
         }
-        Some(Backoff::doubling(self.backoff.duration(), LONGEST).after(ended))
+        Some(Backoff::doubling(self.backoff.duration(), MAX_RETRY_WAIT).after(ended))
     }
 }
 
@@ -187,8 +187,8 @@ pub struct Timing {
 impl Timing {
     /// Returns the maximum lateness at which a missed firing still runs.
     pub fn latest(&self) -> Option<SignedDuration> {
-        const RUN_ALL: SignedDuration = SignedDuration::from_hours(24);
-        let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL);
+        const RUN_ALL_WITHIN: SignedDuration = SignedDuration::from_hours(24);
+        let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL_WITHIN);
         self.max_lateness.map(Interval::duration).or(fallback)
     }
 

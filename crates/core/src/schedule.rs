@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::breaker::{BreakerState, Pause};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
-use crate::moment::{BootTime, Moment, SMALLEST};
+use crate::moment::{BootTime, MIN_CLOCK_STEP, Moment};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
 
@@ -279,13 +279,13 @@ impl ScheduleRecord {
 
     /// Checks whether it has recorded times in the future, because the wall clock was set back.
     pub fn is_ahead_of(&self, now: Moment) -> bool {
-        let ahead = |at: Timestamp| at.duration_since(now.wall) > TOLERANCE;
+        let ahead = |at: Timestamp| at.duration_since(now.wall) > CLOCK_TOLERANCE;
         ahead(self.armed_at) || self.last_due.is_some_and(ahead) || self.counts_ahead_of(now)
     }
 
     fn counts_ahead_of(&self, now: Moment) -> bool {
         let ahead = |from: Moment| {
-            now.by_boot_clock(from).is_none() && from.wall.duration_since(now.wall) >= SMALLEST
+            now.by_boot_clock(from).is_none() && from.wall.duration_since(now.wall) >= MIN_CLOCK_STEP
         };
         self.counted_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
     }
@@ -367,7 +367,7 @@ impl ScheduleRecord {
 }
 
 /// Tolerance for differences between the clocks of nodes. Only a time further ahead means that a clock was set back.
-const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
 #[cfg(test)]
 mod tests {

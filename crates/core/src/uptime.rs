@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::moment::{Moment, SMALLEST};
+use crate::moment::{MIN_CLOCK_STEP, Moment};
 
 /// Values of the clocks at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +84,8 @@ fn noticed(last: Reading, reading: Reading) -> Noticed {
     let asleep = reading.now.by_boot_clock(last.now).map(|passed| passed - awake);
     let step = reading.now.step_since(last.now);
     Noticed {
-        step: step.filter(|step| step.abs() >= SMALLEST),
-        suspended: asleep.filter(|asleep| *asleep >= SMALLEST),
+        step: step.filter(|step| step.abs() >= MIN_CLOCK_STEP),
+        suspended: asleep.filter(|asleep| *asleep >= MIN_CLOCK_STEP),
     }
 }
 

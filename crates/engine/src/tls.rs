@@ -17,7 +17,7 @@ use x509_cert::der::Decode as _;
 use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
 /// Time before the end of a certificate from which a warning is given.
-const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+const EXPIRY_WARNING_BEFORE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -98,7 +98,7 @@ impl Certificate {
                 true,
             )
         } else {
-            let is_soon = self.ends.duration_since(now) < SOON;
+            let is_soon = self.ends.duration_since(now) < EXPIRY_WARNING_BEFORE;
             (format!("the certificate is good until {}", day(self.ends)), is_soon)
         }
     }

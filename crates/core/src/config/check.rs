@@ -436,12 +436,12 @@ impl Checker<'_> {
 
     /// Quotes the value for a message, masked if it is secret.
     pub(super) fn quote(&self, scalar: &Scalar) -> String {
-        const MOST: usize = 60;
+        const MAX_QUOTED: usize = 60;
         if self.is_secret(scalar) {
             return format!("`{}`", secret::MASK);
         }
         let line = scalar.text.lines().next().unwrap_or_default();
-        let cut: String = line.chars().take(MOST).collect();
+        let cut: String = line.chars().take(MAX_QUOTED).collect();
         let more = if cut.len() < scalar.text.len() { "…" } else { "" };
         format!("`{cut}{more}`")
     }

@@ -20,7 +20,7 @@ pub struct FinalOutput {
 }
 
 /// Maximum size of the unstructured lines; the last ones are kept.
-const MOST: usize = 64 << 10;
+const MAX_LINES_SIZE: usize = 64 << 10;
 
 impl FinalOutput {
     pub fn add(&mut self, message: OutputMessage) {
@@ -71,7 +71,7 @@ impl FinalOutput {
     fn remember(&mut self, line: String) {
         self.bytes += line.len() + 1;
         self.lines.push_back(line);
-        while self.bytes > MOST && self.lines.len() > 1 {
+        while self.bytes > MAX_LINES_SIZE && self.lines.len() > 1 {
             self.bytes -= self.lines.pop_front().map_or(0, |line| line.len() + 1);
             self.forgotten = true;
         }

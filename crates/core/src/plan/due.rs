@@ -51,7 +51,7 @@ impl DueCheck<'_> {
     pub(super) fn interval_due(&self, interval: Interval) -> Timestamp {
         let key = self.interval_key();
         let jitter =
-            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
+            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC_JITTER } else { Jitter::NONE });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval, even if the clock was set.
         let from = self.counted_from().map(|from| from.min(self.now));
@@ -340,7 +340,7 @@ impl DueCheck<'_> {
 }
 
 /// Spread of intervals without a configured jitter.
-const AUTOMATIC: Jitter = Jitter::ONE;
+const AUTOMATIC_JITTER: Jitter = Jitter::ONE;
 
 impl Verdict {
     fn wake(at: Timestamp) -> Self {

@@ -12,7 +12,7 @@ use crate::cut::push_cut;
 pub(super) const MOST_PLACEHOLDERS: usize = 500;
 
 /// Maximum number of engine steps for one placeholder, enough for any sensible one.
-const FUEL: u64 = 1_000;
+const MAX_ENGINE_STEPS: u64 = 1_000;
 
 /// Maximum length of an expression. The engine parses by recursion, and a short expression cannot exhaust the stack.
 const LONGEST_EXPRESSION: usize = 1_000;
@@ -253,7 +253,7 @@ const FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"];
 fn engine<'a>() -> Environment<'a> {
     let mut engine = Environment::empty();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);
-    engine.set_fuel(Some(FUEL));
+    engine.set_fuel(Some(MAX_ENGINE_STEPS));
     engine.set_debug(false);
     engine.add_filter("default", filters::default);
     engine.add_filter("join", filters::join);

@@ -180,7 +180,7 @@ pub struct Session {
 
 impl Session {
     pub fn expires(&self) -> SignedDuration {
-        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::EXPIRES)
+        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::SESSION_EXPIRES_AFTER)
     }
 }
 

@@ -88,8 +88,8 @@ fn whole_second(at: Timestamp) -> Timestamp {
 /// Returns an id from outside, if it is short and unambiguous, else a UUID derived from it. `#` would be taken for a
 /// generation.
 fn safe_id(id: &str) -> Cow<'_, str> {
-    const LONGEST: usize = 200;
-    if id.len() <= LONGEST && !id.contains(|c: char| c == '#' || c.is_control()) {
+    const MAX_ID: usize = 200;
+    if id.len() <= MAX_ID && !id.contains(|c: char| c == '#' || c.is_control()) {
         return Cow::Borrowed(id);
     }
     Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())

@@ -21,9 +21,9 @@ use crate::state::StateFolder;
 use cowhand_store::{BackupFile, Store, file};
 
 /// Number of bytes of a job's output in one row.
-const PART: usize = 1 << 20;
+const BYTES_PER_ROW: usize = 1 << 20;
 /// Extensions of the files of a job that a backup contains, in addition to its rows.
-const KEPT: [&str; 2] = ["jsonl", "diff"];
+const BACKED_UP_EXTENSIONS: [&str; 2] = ["jsonl", "diff"];
 /// Prefix of the folders in which backups are made.
 const SCRATCH: &str = "backup-";
 
@@ -87,7 +87,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     };
     for part in 0_i64.. {
         let mut bytes = Vec::new();
-        output.by_ref().take(PART as u64).read_to_end(&mut bytes)?;
+        output.by_ref().take(BYTES_PER_ROW as u64).read_to_end(&mut bytes)?;
         if bytes.is_empty() && part > 0 {
             break;
         }
@@ -98,7 +98,8 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
 
 /// Returns whether a name is `<job>.jsonl` or `<job>.diff`, so that it cannot lead to another folder.
 fn is_output(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && KEPT.contains(&kind))
+    name.split_once('.')
+        .is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && BACKED_UP_EXTENSIONS.contains(&kind))
 }
 
 /// Checks that a file is a complete backup or a complete store, and returns its contents.

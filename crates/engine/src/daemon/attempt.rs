@@ -12,7 +12,7 @@ use cowhand_core::interval::Interval;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, NotBegun, Outcome, Termination,
 };
-use cowhand_core::moment::{Moment, SMALLEST};
+use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
@@ -247,7 +247,7 @@ impl AttemptTask {
             tokio::select! {
                 () = wake.changed() => {}
                 _ = self.stop_requests.changed() => {}
-                () = tokio::time::sleep(LOOK), if !output.tail.is_behind() => {}
+                () = tokio::time::sleep(IDLE_POLL_EVERY), if !output.tail.is_behind() => {}
                 () = tokio::task::yield_now(), if output.tail.is_behind() => {}
             }
         }
@@ -453,7 +453,7 @@ impl Silence {
     /// Starts the measurement. For a recovered attempt the time of the last output counts, unless the clock was set
     /// since the start of the attempt.
     fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
-        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < SMALLEST);
+        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < MIN_CLOCK_STEP);
         let since = match last_output.map(|at| now.wall.duration_since(at)) {
             Some(ago) if is_steady && !ago.is_negative() => now.plus(-ago),
             Some(_) => now,
@@ -488,12 +488,12 @@ impl Output {
 const MOST_FAILURES: u32 = 3;
 
 /// Longest wait before something that failed is tried again.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
 
 /// Interval between two looks at an attempt without activity.
-const LOOK: Duration = Duration::from_millis(500);
+const IDLE_POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Returns the shortage of the machine that prevented the start of the agent, if there was one.
 fn not_begun(ending: &Ending) -> Option<NotBegun> {
@@ -507,7 +507,7 @@ fn not_begun(ending: &Ending) -> Option<NotBegun> {
 
 /// So long a disk may take to say how much space it has. One that does not answer, such as that of a server that is away, is
 /// not blamed.
-const DISK_ANSWERS: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Adds to a failure that the disk of the attempt's directory or folder is full, which its agent may not say.
 async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
@@ -519,7 +519,7 @@ async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
         let directory = attempt.start().ok().map(|start| start.directory);
         shortage::full_disk(&[directory.as_deref().unwrap_or(attempt.folder()), attempt.folder()])
     });
-    if let Ok(Some(full)) = tokio::time::timeout(DISK_ANSWERS, asked).await {
+    if let Ok(Some(full)) = tokio::time::timeout(DISK_TIMEOUT, asked).await {
         error.message = format!("{}; {full}", error.message);
     }
 }

@@ -44,7 +44,7 @@ struct Beginning {
 
 /// Prompt of an agent that a usage limit had stopped. It does not say that the limit has ended, because a fallback may
 /// run, or a person may have ended the wait.
-const GO_ON: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
+const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
     left off, and do not repeat what is done.";
 
 impl AttemptTask {
@@ -150,7 +150,7 @@ impl AttemptTask {
                 SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
             },
         };
-        let prompt = if beginning.goes_on { Some(GO_ON) } else { self.job.prompt() };
+        let prompt = if beginning.goes_on { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
         self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
@@ -411,7 +411,8 @@ impl AttemptTask {
         let mut said = Vec::new();
         let stderr = File::open(attempt.stderr());
         // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
-        if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
+        if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut said))
+        {
             warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
         }
         description::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
@@ -443,7 +444,7 @@ impl AttemptTask {
 }
 
 /// Number of bytes of stderr that are searched for the message about a missing session.
-const MISSING_SAYS: u64 = 16 << 10;
+const MAX_STDERR_SEARCHED: u64 = 16 << 10;
 
 fn fresh(stored: &StoredSession, why: &str) -> Beginning {
     let note = format!(

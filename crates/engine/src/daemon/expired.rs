@@ -8,7 +8,7 @@ use cowhand_core::job::Closing;
 use cowhand_core::work::{ClaimResult, WorkItem};
 use tracing::{info, warn};
 
-use super::prepare::{CLAIMING, PreparedFiring, Preparer};
+use super::prepare::{PreparedFiring, Preparer, UNFINISHED_CLAIM_TIMEOUT};
 use cowhand_store::Taken;
 use cowhand_system::fault;
 use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
@@ -49,7 +49,7 @@ impl Preparer<'_> {
         // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still run.
         let Taken::Ours(holder) = engine.store.take_item(taking, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
-        let until = now.checked_add(CLAIMING)?;
+        let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;
         let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
         let closing = match source.claim_work(&id, &by).await {
             Ok(ClaimResult::Refused { .. }) => return Ok(engine.store.leave_item(holder).await?),

@@ -20,19 +20,19 @@ use cowhand_system::panic::{self, caught};
 
 /// Time for which the lease of a hook run is valid without a renewal, and the interval of the renewals.
 const HOOK_LEASE: SignedDuration = SignedDuration::from_mins(2);
-const RENEWAL: Duration = Duration::from_secs(30);
+const HOOK_RENEWAL: Duration = Duration::from_secs(30);
 /// Number of hooks that run at the same time, each of another job.
-const AT_ONCE: usize = 16;
+const PARALLEL_HOOKS: usize = 16;
 /// Longest and shortest time between two looks, unless something wakes the loop.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(1);
-const SHORTEST_WAIT: SignedDuration = SignedDuration::from_secs(1);
-const AFTER_TROUBLE: SignedDuration = SignedDuration::from_secs(5);
+const MAX_POLL_WAIT: SignedDuration = SignedDuration::from_mins(1);
+const MIN_POLL_WAIT: SignedDuration = SignedDuration::from_secs(1);
+const HOOK_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(5);
 /// Number of attempts to write the end of a hook run; after that, the next node that takes the run writes it.
-const WRITES: u32 = 10;
+const MAX_WRITES: u32 = 10;
 const WRITE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(10));
 /// Number of tries for a hook that panics each time.
-const MOST_TRIES: u32 = 5;
+const MAX_PANICKED_TRIES: u32 = 5;
 const HOOK_BACKOFF: Backoff =
     Backoff::quadrupling(SignedDuration::from_secs(1), SignedDuration::from_secs(256));
 
@@ -50,7 +50,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
             Ok(wake_at) => wake_at,
             Err(error) => {
                 warn!("cannot see which hooks are to run: {error}");
-                in_future(&engine, AFTER_TROUBLE)
+                in_future(&engine, HOOK_RETRY_AFTER)
             }
         };
         tokio::select! {
@@ -63,18 +63,18 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
 
 /// Starts the hooks that are due, and returns the time of the next look.
 async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Timestamp, StoreError> {
-    while running.len() < AT_ONCE {
+    while running.len() < PARALLEL_HOOKS {
         let lease = in_future(engine, HOOK_LEASE);
         let taken = engine.store.take_hook(engine.home.node.clone(), lease, engine.clock.now()).await?;
         let Some(taken) = taken else {
             let next = engine.store.next_hook_time().await?.unwrap_or(Timestamp::MAX);
-            return Ok(next.clamp(in_future(engine, SHORTEST_WAIT), in_future(engine, LONGEST_WAIT)));
+            return Ok(next.clamp(in_future(engine, MIN_POLL_WAIT), in_future(engine, MAX_POLL_WAIT)));
         };
         fault::place("hook_taken");
         running.spawn(supervise(Arc::clone(engine), taken));
     }
     // The end of a hook wakes the loop.
-    Ok(in_future(engine, LONGEST_WAIT))
+    Ok(in_future(engine, MAX_POLL_WAIT))
 }
 
 /// Runs a hook. After a panic it is tried again later, a limited number of times. A hook command has a keeper, so it is
@@ -82,8 +82,8 @@ async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Ti
 async fn supervise(engine: Arc<Engine>, taken: TakenHook) {
     let Err(panicked) = caught(see_to(&engine, &taken)).await else { return };
     error!(job = %taken.job, "its {} {panicked}", taken.run.label());
-    if taken.run.tries < MOST_TRIES {
-        return renew(&engine, &taken, AFTER_TROUBLE).await;
+    if taken.run.tries < MAX_PANICKED_TRIES {
+        return renew(&engine, &taken, HOOK_RETRY_AFTER).await;
     }
     settle(&engine, &taken, Tried::failed(panicked.to_string())).await;
 }
@@ -95,7 +95,7 @@ async fn see_to(engine: &Arc<Engine>, taken: &TakenHook) {
             let tried = loop {
                 tokio::select! {
                     tried = &mut run => break tried,
-                    () = tokio::time::sleep(RENEWAL) => renew(engine, taken, HOOK_LEASE).await,
+                    () = tokio::time::sleep(HOOK_RENEWAL) => renew(engine, taken, HOOK_LEASE).await,
                 }
             };
             fault::place("hook_ended");
@@ -118,7 +118,7 @@ async fn renew(engine: &Engine, taken: &TakenHook, time: SignedDuration) {
 }
 
 async fn settle(engine: &Arc<Engine>, taken: &TakenHook, tried: Tried) {
-    for failures in 1..=WRITES {
+    for failures in 1..=MAX_WRITES {
         match write(engine, taken, &tried).await {
             Ok(()) => {
                 fault::place("hook_settled");

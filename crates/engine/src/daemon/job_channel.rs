@@ -80,7 +80,7 @@ fn own_server(
     channel_env: [(String, String); 2],
     ask_timeout: Option<Interval>,
 ) -> McpServer {
-    let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + MARGIN;
+    let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + ASK_TIMEOUT_MARGIN;
     McpServer {
         command: Some(program.display().to_string()),
         args: Some(vec!["mcp".to_owned(), "--job".to_owned()]),
@@ -90,7 +90,7 @@ fn own_server(
     }
 }
 
-const MARGIN: Duration = Duration::from_mins(10);
+const ASK_TIMEOUT_MARGIN: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {

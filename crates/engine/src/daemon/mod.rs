@@ -176,7 +176,7 @@ impl Daemon {
                         self.give_up_waiting(course);
                         break;
                     }
-                    Some(self.engine.clock.now() + LOOK)
+                    Some(self.engine.clock.now() + DRAIN_POLL_EVERY)
                 }
                 _ => break,
             };
@@ -233,7 +233,7 @@ impl Daemon {
             Ok(tick) => tick,
             Err(error) => {
                 error!("cannot plan: {error}");
-                return Some(now + RETRY);
+                return Some(now + PLAN_RETRY_AFTER);
             }
         };
         self.engine.count_check(now, tick.fired);
@@ -255,7 +255,7 @@ impl Daemon {
             }
             if let Err(error) = self.start(start, now).await {
                 error!("cannot start a job: {error}");
-                return Some(now + RETRY);
+                return Some(now + PLAN_RETRY_AFTER);
             }
         }
         tick.wake_at
@@ -307,7 +307,7 @@ impl Daemon {
             }
             Err(error) => {
                 warn!("cannot renew the leases: {error}");
-                self.heartbeat_at = now.plus(RETRY);
+                self.heartbeat_at = now.plus(PLAN_RETRY_AFTER);
             }
         }
     }
@@ -347,8 +347,8 @@ fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fa
 }
 
 /// Time between two looks while the daemon drains, and time before a failed plan is tried again.
-const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
-const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+const DRAIN_POLL_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
+const PLAN_RETRY_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 /// Loads a fleet's files with its `.env`, or returns all errors as one report.
 pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {

@@ -21,9 +21,9 @@ use cowhand_run::supervision::{AttemptState, StopOutcome};
 use cowhand_system::remove::is_missing;
 
 /// Time between two checks of an attempt that is being ended.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Time in which killed processes have to disappear.
-const LAST_LOOKS: Duration = Duration::from_secs(15);
+const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have ended.
 #[derive(Debug)]
@@ -161,7 +161,7 @@ impl Drop for Orphan {
 /// Ends an attempt, and returns whether no process of it is left.
 pub(super) async fn end(attempt: &Attempt) -> bool {
     let kill_at = Instant::now() + STOP_TIMEOUT;
-    let give_up_at = kill_at + LAST_LOOKS;
+    let give_up_at = kill_at + PROCESSES_END_TIMEOUT;
     let mut asked = false;
     loop {
         let now = Instant::now();
@@ -176,7 +176,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
         if now >= give_up_at {
             return false;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 

@@ -12,10 +12,10 @@ use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::prepare::HELD;
+use super::prepare::CLAIM_VALID_FOR;
 use crate::context::Engine;
 use crate::context::StopRequest;
-use crate::queues::HELD_BY_PERSON;
+use crate::queues::PERSON_CLAIM_VALID_FOR;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, StoreError};
 use cowhand_system::fault;
@@ -24,16 +24,16 @@ use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, guarded, t
 /// Time that a node has for a delivery before another node may try it.
 const DELIVERY_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Time after which a source that does not answer counts as failed. Shorter than the lease.
-const TELLING: Duration = Duration::from_secs(100);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
+const MAX_DELIVERY_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Longest time between two looks while an item is held.
-const LOOK: SignedDuration = SignedDuration::from_mins(1);
+const POLL_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// Number of deliveries at the same time.
-const AT_ONCE: usize = 8;
+const PARALLEL_DELIVERIES: usize = 8;
 /// Time for which a result is kept if its item cannot be found. The item may come back with its folder; if a person
 /// deleted it, the result is not kept forever.
-const MISSING: SignedDuration = SignedDuration::from_hours(7 * 24);
-const AFTER_TROUBLE: Duration = Duration::from_secs(5);
+const MISSING_ITEM_KEPT_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) async fn deliver_outbox(engine: Arc<Engine>) {
     let outbox = Outbox { engine };
@@ -43,7 +43,7 @@ pub(super) async fn deliver_outbox(engine: Arc<Engine>) {
             Ok(None) => outbox.engine.outbox.notified().await,
             Err(error) => {
                 warn!("cannot see what is owed to work sources: {error}");
-                tokio::time::sleep(AFTER_TROUBLE).await;
+                tokio::time::sleep(STORE_RETRY_AFTER).await;
             }
         }
     }
@@ -64,7 +64,7 @@ impl Outbox {
         let node = || self.engine.home.node.clone();
         loop {
             let mut due = Vec::new();
-            while due.len() < AT_ONCE
+            while due.len() < PARALLEL_DELIVERIES
                 && let Some(one) =
                     store.take_outbox_entry(node(), self.in_future(DELIVERY_LEASE), self.now()).await?
             {
@@ -76,11 +76,11 @@ impl Outbox {
             // In parallel, so that a source that does not answer does not delay the others.
             try_join_all(due.into_iter().map(|entry| self.deliver(entry))).await?;
         }
-        for held in store.items_to_renew(self.in_future(HELD / 2)).await? {
+        for held in store.items_to_renew(self.in_future(CLAIM_VALID_FOR / 2)).await? {
             self.renew(held).await?;
         }
         let next = store.next_item_time().await?;
-        Ok(next.map(|next| next.clamp(self.now(), self.in_future(LOOK))))
+        Ok(next.map(|next| next.clamp(self.now(), self.in_future(POLL_EVERY))))
     }
 
     async fn wait(&self, until: Timestamp) {
@@ -93,7 +93,7 @@ impl Outbox {
     async fn deliver(&self, entry: HeldItem) -> Result<(), StoreError> {
         let ItemState::Closing { tries, by, .. } = &entry.state else { return Ok(()) };
         let (item, store) = (entry.item.id.clone(), &self.engine.store);
-        let error = match guarded(within(TELLING, self.send(&entry))).await {
+        let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
                 fault::place("told");
                 info!(%item, holder = entry.holder, "its source knows how it ended");
@@ -114,7 +114,7 @@ impl Outbox {
             }
             return store.drop_item(entry, error.to_string(), self.now()).await;
         }
-        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(LONGEST_PAUSE);
+        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(MAX_DELIVERY_PAUSE);
         let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
         let again = self.in_future(asked.unwrap_or(pause));
         warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
@@ -132,7 +132,7 @@ impl Outbox {
         let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &entry.state else {
             return entry.until;
         };
-        since.unwrap_or(entry.until).checked_add(MISSING).unwrap_or(Timestamp::MAX)
+        since.unwrap_or(entry.until).checked_add(MISSING_ITEM_KEPT_FOR).unwrap_or(Timestamp::MAX)
     }
 
     async fn send(&self, entry: &HeldItem) -> Result<(), WorkSourceError> {
@@ -182,7 +182,8 @@ impl Outbox {
     }
 
     async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
-        let until = self.in_future(if held.job().is_some() { HELD } else { HELD_BY_PERSON });
+        let until =
+            self.in_future(if held.job().is_some() { CLAIM_VALID_FOR } else { PERSON_CLAIM_VALID_FOR });
         let renewed = async {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
             let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
@@ -198,7 +199,7 @@ impl Outbox {
                 renewed => renewed,
             }
         };
-        match guarded(within(TELLING, renewed)).await {
+        match guarded(within(DELIVERY_TIMEOUT, renewed)).await {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
                 // A job that waited for the renewal may start.

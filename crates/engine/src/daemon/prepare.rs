@@ -29,9 +29,9 @@ use cowhand_work::{For, WorkSourceError};
 /// Time for which no other node prepares a firing that this node has taken.
 const PREPARE_LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// Time after which an unfinished claim is undone.
-pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const UNFINISHED_CLAIM_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 /// Time for which a claim at a work source is valid without a renewal; it is renewed when half of it is over.
-pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
+pub(super) const CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Longest stored note.
 const NOTE_CAP: usize = 2_000;
@@ -188,7 +188,7 @@ impl Preparer<'_> {
             node: engine.home.node.clone(),
             agent: firing.agent.name.clone(),
             schedule: Some(firing.schedule.name.clone()),
-            until: self.now().checked_add(CLAIMING)?,
+            until: self.now().checked_add(UNFINISHED_CLAIM_TIMEOUT)?,
             unless: Unless { given_up: true, released_since: None },
         }))
     }

@@ -25,7 +25,7 @@ pub(super) struct ReportedUsage {
 }
 
 /// Time that an agent over its budget still gets if it has given its result, because it is about to end by itself.
-const LAST_CALL: Duration = Duration::from_secs(10);
+const OVER_BUDGET_GRACE: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
     /// Stores the spending of the attempt until now, and returns the budget that it exceeds.
@@ -49,7 +49,7 @@ impl AttemptTask {
                 }
             }
         }
-        let patience = if tail.has_result() { LAST_CALL } else { Duration::ZERO };
+        let patience = if tail.has_result() { OVER_BUDGET_GRACE } else { Duration::ZERO };
         reported.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
     }
 

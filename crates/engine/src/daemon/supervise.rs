@@ -19,16 +19,16 @@ use cowhand_system::remove::is_missing;
 
 /// Number of panics after which an attempt is given up, because the same error would happen again.
 const MOST_PANICS: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const FIRST_PANIC_PAUSE: Duration = Duration::from_millis(200);
 /// Time in which the processes of a given-up attempt have to end.
-const LAST_LOOKS: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(100);
+const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 impl AttemptTask {
     /// Runs the attempt to its end. After a panic the attempt is recovered, as after a restart.
     pub(super) async fn supervise(self, fresh: bool) {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
-        let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PAUSE, 0);
+        let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PANIC_PAUSE, 0);
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
             error!(job = %id, "looking after it {panicked}");
             panics += 1;
@@ -83,9 +83,9 @@ impl AttemptTask {
     }
 
     async fn end_all(&self) {
-        let (attempt, until) = (self.attempt(), Instant::now() + LAST_LOOKS);
+        let (attempt, until) = (self.attempt(), Instant::now() + PROCESSES_END_TIMEOUT);
         while Instant::now() < until && attempt.on_blocking_thread(lives).await {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 

@@ -10,13 +10,13 @@ use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem, WorkItemId};
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::prepare::{HELD, PreparedFiring, Preparer};
+use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
 use cowhand_store::{FailedItem, OfFiring, Prepared, Taken};
 use cowhand_system::fault;
 use cowhand_work::{Claimant, For, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next};
 
 /// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
-const MOST_AT_ONCE: usize = 8;
+const MAX_CLAIMS_TOGETHER: usize = 8;
 
 /// An item for which this firing has the row.
 struct Picked {
@@ -117,7 +117,7 @@ impl Preparer<'_> {
         found: &mut Found,
     ) -> anyhow::Result<Vec<Picked>> {
         let mut picked = Vec::new();
-        while picked.len() < MOST_AT_ONCE {
+        while picked.len() < MAX_CLAIMS_TOGETHER {
             // The author is judged without the lock, so that other schedules do not wait.
             let judged = match next.take() {
                 Some(judged) => judged,
@@ -211,7 +211,7 @@ impl Preparer<'_> {
         source: &dyn WorkSource,
         picked: Vec<Picked>,
     ) -> anyhow::Result<usize> {
-        let (fleet, until) = (self.engine.store.fleet_id().await?, self.now().checked_add(HELD)?);
+        let (fleet, until) = (self.engine.store.fleet_id().await?, self.now().checked_add(CLAIM_VALID_FOR)?);
         let claimant = |picked: &Picked| {
             let by = Claimant { fleet: fleet.clone(), holder: picked.holder.to_string(), until };
             (picked.item.id.clone(), by)

@@ -64,10 +64,10 @@ impl std::fmt::Debug for AtOnce<'_> {
 }
 
 /// Time before a failed action is tried again.
-const RETRY: SignedDuration = SignedDuration::from_secs(2);
+const ACTION_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(2);
 
 /// Largest number of plans in a tick. A firing makes a job that the next plan starts, so a few plans are enough.
-const MOST_LOOKS: usize = 10;
+const MAX_PLANS: usize = 10;
 
 /// Plans and records everything that is due now.
 pub async fn tick(
@@ -78,7 +78,7 @@ pub async fn tick(
     mut at_once: Option<AtOnce<'_>>,
 ) -> Result<Tick, StoreError> {
     let mut fired = 0;
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_PLANS {
         let snapshot = Snapshot { uptime: uptime.clone(), ..store.snapshot_of(roster, now).await? };
         let plan = plan(now, roster, &snapshot);
         let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
@@ -89,7 +89,7 @@ pub async fn tick(
                 Ok(news) => changed |= news,
                 Err(error) => {
                     error!("cannot act: {error}");
-                    tick.wake_at = Some(now + RETRY);
+                    tick.wake_at = Some(now + ACTION_RETRY_AFTER);
                 }
             }
         }
@@ -98,7 +98,7 @@ pub async fn tick(
         }
         fired = tick.fired;
     }
-    warn!("more is due than {MOST_LOOKS} looks could decide; going on in the next tick");
+    warn!("more is due than {MAX_PLANS} looks could decide; going on in the next tick");
     Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 

@@ -14,7 +14,7 @@ use cowhand_run::acp::{self, Introduction};
 use cowhand_run::runtime::description::{Description, description};
 
 /// Time limit for the version of a program. Some take a second, and more on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The version text of a program, or why it is not known.
 type VersionResult = Result<String, String>;
@@ -113,7 +113,7 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String
         .stderr(Stdio::null());
     let started =
         acp::AgentProcess::start(command).map_err(|error| format!("it could not be started: {error}"))?;
-    acp::introduce(started, PATIENCE).await
+    acp::introduce(started, VERSION_TIMEOUT).await
 }
 
 /// Returns the output of `--version`.
@@ -129,14 +129,14 @@ pub(super) async fn said_version<'a>(
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(VERSION_TIMEOUT, asked).await {
         Ok(Ok(output)) if output.status.success() => {
             let said = String::from_utf8_lossy(&output.stdout);
             Ok(said.lines().next().unwrap_or_default().trim().chars().take(100).collect())
         }
         Ok(Ok(output)) => Err(format!("`--version` ended with {}", output.status)),
         Ok(Err(error)) => Err(format!("`--version` could not be run: {error}")),
-        Err(_) => Err(format!("`--version` did not answer within {} seconds", PATIENCE.as_secs())),
+        Err(_) => Err(format!("`--version` did not answer within {} seconds", VERSION_TIMEOUT.as_secs())),
     }
 }
 

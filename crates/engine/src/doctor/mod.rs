@@ -26,7 +26,7 @@ use crate::tls::Certificate;
 use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
 
 /// Time limit for the answer of a work source.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -142,10 +142,10 @@ async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (agent, config) in queues::named(roster) {
         let found = match sources.source(agent, config) {
-            Ok(source) => tokio::time::timeout(PATIENCE, source.check()).await.unwrap_or_else(|_| {
+            Ok(source) => tokio::time::timeout(SOURCE_TIMEOUT, source.check()).await.unwrap_or_else(|_| {
                 vec![work::SourceFinding::problem(
                     "answer",
-                    format!("none within {} seconds", PATIENCE.as_secs()),
+                    format!("none within {} seconds", SOURCE_TIMEOUT.as_secs()),
                 )]
             }),
             Err(error @ WorkSourceError::GitHubAuth(_)) => {

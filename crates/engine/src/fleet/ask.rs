@@ -34,10 +34,10 @@ pub enum AskDecision {
 const OWN_TOOLS: &str = "mcp__cowhand__";
 
 /// Largest ask in bytes; no person reads more before an approval.
-const LONGEST: usize = 256 << 10;
+const MAX_ASK_SIZE: usize = 256 << 10;
 
 /// Longest stored name of a tool. Real names are shorter; a longer one could only fill the tables.
-const LONGEST_NAME: usize = 200;
+const MAX_TOOL_NAME: usize = 200;
 
 impl Fleet {
     /// Returns the job of a token, if its attempt runs.
@@ -66,7 +66,7 @@ impl Fleet {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
         let what = redacted(what, &self.redactor_of(&job));
-        if serde_json::to_string(&what).is_ok_and(|text| text.len() > LONGEST) {
+        if serde_json::to_string(&what).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
             return Ok(AskDecision::Denied { message });
         }
@@ -94,7 +94,7 @@ impl Fleet {
         rule: String,
     ) -> Result<AskDecision, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
-        let tool = cut(&self.redactor_of(job).redact(tool), 0, LONGEST_NAME);
+        let tool = cut(&self.redactor_of(job).redact(tool), 0, MAX_TOOL_NAME);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;

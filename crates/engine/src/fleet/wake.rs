@@ -16,7 +16,7 @@ use super::Fleet;
 use crate::context::Engine;
 use crate::lifecycle::Lifecycle;
 use crate::trigger::dispatch::Dispatch;
-use crate::trigger::wake::APART;
+use crate::trigger::wake::MIN_WAKE_INTERVAL;
 use cowhand_store::StoreError;
 use cowhand_work::For;
 
@@ -59,7 +59,7 @@ async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut w
         tokio::time::sleep(wait).await;
         match try_to_look(&engine, schedule, &delivery).await {
             Ok(true) => return,
-            Ok(false) => wait = APART,
+            Ok(false) => wait = MIN_WAKE_INTERVAL,
             Err(error) => return warn!("cannot look for work out of turn: {error}"),
         }
     }

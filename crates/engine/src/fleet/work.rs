@@ -9,7 +9,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::{Fleet, FleetError};
-use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
+use crate::queues::{self, ItemStatus, ItemView, Known, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
@@ -23,7 +23,7 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, agent).await?;
         let now = self.clock().now();
-        let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
+        let until = now.checked_add(PERSON_CLAIM_VALID_FOR).unwrap_or(now);
         let holder = format!("{person}@{id}");
         let taking = NewItemClaim {
             queue: queue.name.clone(),

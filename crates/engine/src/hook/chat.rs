@@ -12,14 +12,15 @@ use super::request::{Reply, Request};
 use super::webhook::value;
 use super::{HookCall, RETRIES, Tried};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the text. Discord takes 4096 characters, Slack 3000 without a cut.
 const TEXT_CAP: usize = 2_800;
 pub const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
 
 pub(super) async fn discord(call: &HookCall<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
     let token = call.variable(token_env)?;
-    let path = format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PLAIN));
+    let path =
+        format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PERCENT_ENCODED));
     let service = Service::of("COWHAND_DISCORD_API", "https://discord.com/api/v10/");
     let message = to_discord(&Message::of(call));
     match service.post(&path, &format!("Bot {token}"), &message).await? {
@@ -67,7 +68,7 @@ fn slack_answered(reply: &Reply) -> Tried {
 }
 
 /// Characters that are percent-encoded: everything but letters, digits and `-`, `_`, `.`.
-const PLAIN: &percent_encoding::AsciiSet =
+const PERCENT_ENCODED: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 struct Service {
@@ -94,7 +95,7 @@ impl Service {
             headers,
             own_headers: HeaderMap::from_iter([(AUTHORIZATION, value(token)?)]),
             body: message.to_string().into_bytes(),
-            timeout: TIMEOUT,
+            timeout: CHAT_TIMEOUT,
             allow_private: self.overridden,
         };
         Ok(request.send().await.map_err(|unsent| unsent.tried(None)))

@@ -8,8 +8,8 @@ use tracing::warn;
 
 use cowhand_system::beneath::{NotOpened, Root};
 
-const USUAL: &str = "metadata.json";
-const CAP: u64 = 64 << 10;
+const DEFAULT_METADATA_FILE: &str = "metadata.json";
+const METADATA_CAP: u64 = 64 << 10;
 
 /// The places in which an agent can leave its metadata.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub fn read(place: &Place<'_>, job: &JobId) -> Option<Value> {
     match contents(place) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let file = place.directory.join(place.file.unwrap_or(USUAL));
+            let file = place.directory.join(place.file.unwrap_or(DEFAULT_METADATA_FILE));
             warn!(%job, "the metadata file {} is ignored: {error}", file.display());
             None
         }
@@ -45,14 +45,17 @@ fn contents(place: &Place<'_>) -> Result<Option<Value>, NotOpened> {
 }
 
 fn text(place: &Place<'_>) -> Result<Vec<u8>, NotOpened> {
-    let file = Path::new(place.file.unwrap_or(USUAL));
+    let file = Path::new(place.file.unwrap_or(DEFAULT_METADATA_FILE));
     if let Some(below) = below_workspaces(place) {
-        return match Root::open(place.workspaces)?.directory(&below.top)?.read(&below.rest.join(file), CAP) {
+        return match Root::open(place.workspaces)?
+            .directory(&below.top)?
+            .read(&below.rest.join(file), METADATA_CAP)
+        {
             Err(NotOpened::Outside) => elsewhere(place, file),
             read => read,
         };
     }
-    match Root::configured(place.directory, place.writable)?.read(file, CAP) {
+    match Root::configured(place.directory, place.writable)?.read(file, METADATA_CAP) {
         Err(NotOpened::Outside) => elsewhere(place, file),
         read => read,
     }
@@ -64,7 +67,7 @@ fn elsewhere(place: &Place<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(NotOpened::Outside);
     };
-    Root::configured(folder, place.writable)?.read(Path::new(name), CAP)
+    Root::configured(folder, place.writable)?.read(Path::new(name), METADATA_CAP)
 }
 
 struct Below {

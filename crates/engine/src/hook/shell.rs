@@ -29,9 +29,9 @@ const GRACE_MS: u64 = 2_000;
 /// Limit for each stream. Less is stored, so that no secret is cut in two and therefore not recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
 /// Interval between two looks without activity.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Time beyond the hook's limit after which the daemon kills the hook itself.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
 /// `None` if it never began.
@@ -110,7 +110,7 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> Tried 
                 {
                     warn!(job = %taken.job, "what its hook has left cannot be ended at the moment: {error}");
                 }
-                if age > limit.saturating_add(PATIENCE) {
+                if age > limit.saturating_add(KILL_AFTER_TIMEOUT) {
                     // The keeper hangs or has ended. The next look shows whether a process was left.
                     if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
                         warn!(job = %taken.job, "its hook cannot be killed at the moment: {error}");
@@ -118,7 +118,7 @@ async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> Tried 
                 }
                 tokio::select! {
                     () = wake.changed() => {}
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_EVERY) => {}
                 }
                 continue;
             }

@@ -21,7 +21,7 @@ use cowhand_work::{
 use given_up::GivenUp;
 
 /// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
-pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const PERSON_CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// One queue, and the agents that take items from it.
 #[derive(Debug, Clone)]
@@ -227,12 +227,13 @@ pub struct UntoldItem {
 }
 
 /// Time after which an undelivered result is listed, even if its first delivery is still under way.
-const NOT_ANSWERED: SignedDuration = SignedDuration::from_secs(10);
+const UNDELIVERED_LISTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the results that could not be delivered yet, without a request to the sources.
 pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, StoreError> {
-    let is_late =
-        |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) >= NOT_ANSWERED);
+    let is_late = |since: Option<Timestamp>| {
+        since.is_some_and(|since| now.duration_since(since) >= UNDELIVERED_LISTED_AFTER)
+    };
     let items = store.items().await?.into_iter().filter_map(|held| {
         let ItemState::Closing { last_error, since, .. } = held.state else { return None };
         let not_yet = || is_late(since).then(|| "its source has not answered yet".to_owned());

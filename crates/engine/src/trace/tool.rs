@@ -12,7 +12,7 @@ use memchr::memmem;
 use cowhand_run::jsonl::Jsonl;
 
 /// Largest number of calls with a span; further calls are only counted.
-const MOST: usize = 1000;
+const MAX_TOOL_SPANS: usize = 1000;
 /// Longest name of a tool. The agent chooses it, so it can be anything.
 const LONGEST_NAME: usize = 100;
 /// Longest id of a call; a longer one is treated as missing.
@@ -81,7 +81,7 @@ impl Calls {
         match message {
             OutputMessage::ToolUse { tool_name, tool_use_id, .. } => {
                 self.count += 1;
-                if let (Some(at), true) = (at, self.all.len() < MOST)
+                if let (Some(at), true) = (at, self.all.len() < MAX_TOOL_SPANS)
                     && let Some((attempt, at)) = self.place(at)
                 {
                     self.open.insert(short(tool_use_id), self.all.len());
@@ -174,7 +174,7 @@ mod tests {
         let lines: Vec<_> =
             (0..3000).map(|n| line(n, &format!(r#""type":"tool_use","tool_name":"{long}""#))).collect();
         let calls = calls(&[(0, 9)], &lines);
-        assert_eq!((calls.all.len(), calls.count), (MOST, 3000));
+        assert_eq!((calls.all.len(), calls.count), (MAX_TOOL_SPANS, 3000));
         assert!(calls.all.iter().all(|call| call.name.len() <= LONGEST_NAME && call.start <= at(9)));
         assert_eq!(super::tests::calls(&[], &lines).all, [], "without an attempt nothing was called");
     }

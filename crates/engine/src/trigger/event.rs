@@ -18,11 +18,11 @@ use super::strategy::{Task, TriggerStrategy, stopped};
 use cowhand_store::StoreError;
 
 /// Number of events that are read at once.
-const PAGE: u32 = 500;
+const EVENTS_PER_READ: u32 = 500;
 /// Largest number of events that are read again after a restart, if none of them was for the schedule.
-const LAZY: i64 = 1_000;
+const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
 /// Longest wait before the next read, because other nodes write to the same log without a signal to this one.
-const LOOK_ANYWAY: Duration = Duration::from_secs(30);
+const READ_LOG_EVERY: Duration = Duration::from_secs(30);
 /// Largest number of schedules that may have triggered each other before a firing counts as part of a cycle.
 const MOST_IN_A_CHAIN: u32 = 10;
 
@@ -45,7 +45,7 @@ impl EventStrategy {
         loop {
             let committed = self.setting.store().committed();
             let after = self.place().await?;
-            let events = self.setting.store().events_after(after, PAGE).await?;
+            let events = self.setting.store().events_after(after, EVENTS_PER_READ).await?;
             let Some(last) = events.last().map(|event| event.seq) else {
                 self.wait(committed).await;
                 continue;
@@ -56,7 +56,7 @@ impl EventStrategy {
                 self.stored = last;
                 return Ok(tasks);
             }
-            if last - self.stored >= LAZY {
+            if last - self.stored >= MAX_EVENTS_READ_AGAIN {
                 self.setting.store().pass_events(self.setting.schedule_id(), last).await?;
                 self.stored = last;
             }
@@ -72,7 +72,7 @@ impl EventStrategy {
             }
         };
         // The next read shows which of the two it was.
-        let _ = tokio::time::timeout(LOOK_ANYWAY, news).await;
+        let _ = tokio::time::timeout(READ_LOG_EVERY, news).await;
     }
 
     async fn place(&mut self) -> Result<i64, StoreError> {
