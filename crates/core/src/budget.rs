@@ -83,7 +83,7 @@ pub struct HighestCost {
 
 /// Spending of all agents at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Ledger {
+pub struct SpendingLedger {
     pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, HighestCost)>,
     /// Spending of all agents together, including agents that were removed from the fleet.
     pub fleet: Spending,
@@ -112,14 +112,16 @@ pub enum Breach {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+#[schemars(rename = "Scope")]
+pub enum BudgetScope {
     Agent,
     Fleet,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Window {
+#[schemars(rename = "Window")]
+pub enum BudgetWindow {
     Job,
     Day,
     Month,
@@ -133,8 +135,8 @@ pub enum Unit {
 }
 
 written_as! {
-    Scope { Agent = "agent", Fleet = "fleet" }
-    Window { Job = "job", Day = "day", Month = "month" }
+    BudgetScope { Agent = "agent", Fleet = "fleet" }
+    BudgetWindow { Job = "job", Day = "day", Month = "month" }
     Unit { Usd = "usd", Tokens = "tokens" }
 }
 
@@ -156,8 +158,8 @@ pub struct Reservation {
 /// A budget that is used up, or has no room for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
-    pub scope: Scope,
-    pub window: Window,
+    pub scope: BudgetScope,
+    pub window: BudgetWindow,
     pub unit: Unit,
     /// The limit, in millionths of a dollar or in tokens, like all following amounts.
     pub limit: u64,
@@ -289,10 +291,10 @@ impl Spending {
     }
 
     /// Returns the spending of ended attempts.
-    const fn settled(&self, window: Window) -> Amount {
+    const fn settled(&self, window: BudgetWindow) -> Amount {
         match window {
-            Window::Day | Window::Job => self.day,
-            Window::Month => self.month,
+            BudgetWindow::Day | BudgetWindow::Job => self.day,
+            BudgetWindow::Month => self.month,
         }
     }
 }
@@ -314,14 +316,14 @@ impl Budget {
         self.per_job_usd.is_some() || self.per_day_usd.is_some() || self.per_month_usd.is_some()
     }
 
-    pub fn limit(&self, window: Window, unit: Unit) -> Option<u64> {
+    pub fn limit(&self, window: BudgetWindow, unit: Unit) -> Option<u64> {
         match (window, unit) {
-            (Window::Job, Unit::Usd) => self.per_job_usd.map(microdollars),
-            (Window::Day, Unit::Usd) => self.per_day_usd.map(microdollars),
-            (Window::Month, Unit::Usd) => self.per_month_usd.map(microdollars),
-            (Window::Job, Unit::Tokens) => self.per_job_tokens,
-            (Window::Day, Unit::Tokens) => self.per_day_tokens,
-            (Window::Month, Unit::Tokens) => self.per_month_tokens,
+            (BudgetWindow::Job, Unit::Usd) => self.per_job_usd.map(microdollars),
+            (BudgetWindow::Day, Unit::Usd) => self.per_day_usd.map(microdollars),
+            (BudgetWindow::Month, Unit::Usd) => self.per_month_usd.map(microdollars),
+            (BudgetWindow::Job, Unit::Tokens) => self.per_job_tokens,
+            (BudgetWindow::Day, Unit::Tokens) => self.per_day_tokens,
+            (BudgetWindow::Month, Unit::Tokens) => self.per_month_tokens,
         }
     }
 }
@@ -338,7 +340,7 @@ impl SpendLimits {
     /// Returns the rest of the job's budget after `spent` by its earlier attempts; none if the job has no such budget.
     fn left_for_job(&self, unit: Unit, spent: Amount) -> Option<u64> {
         let limits =
-            [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(Window::Job, unit));
+            [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(BudgetWindow::Job, unit));
         // Leave at least 1: an attempt without budget is stopped as soon as it reports spending.
         limits.min().map(|limit| limit.saturating_sub(spent.get(unit)).max(1))
     }
@@ -350,14 +352,14 @@ impl SpendLimits {
         own: &'s Spending,
         fleet: &'s Spending,
     ) -> impl Iterator<Item = OverBudget> + 's {
-        let owners = [(Scope::Agent, &self.own, own), (Scope::Fleet, &self.fleet, fleet)];
+        let owners = [(BudgetScope::Agent, &self.own, own), (BudgetScope::Fleet, &self.fleet, fleet)];
         owners.into_iter().flat_map(move |(scope, budget, spending)| {
-            [Window::Day, Window::Month].into_iter().filter_map(move |window| {
+            [BudgetWindow::Day, BudgetWindow::Month].into_iter().filter_map(move |window| {
                 let limit = budget.limit(window, unit)?;
                 let reported = spending.reported.get(unit);
                 let spent = spending.settled(window).get(unit).saturating_add(reported);
                 let reserved = spending.committed.get(unit).saturating_sub(reported);
-                let end = if window == Window::Day { self.day.end } else { self.month.end };
+                let end = if window == BudgetWindow::Day { self.day.end } else { self.month.end };
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed: 0, until: Some(end) })
             })
         })
@@ -407,11 +409,11 @@ impl SpendLimits {
     /// far, including this attempt. Reservations of other attempts do not count.
     pub fn exceeded(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
-            let of_job = [(Scope::Agent, &self.own), (Scope::Fleet, &self.fleet)];
+            let of_job = [(BudgetScope::Agent, &self.own), (BudgetScope::Fleet, &self.fleet)];
             let of_job = of_job.into_iter().filter_map(|(scope, budget)| {
-                let limit = budget.limit(Window::Job, unit)?;
+                let limit = budget.limit(BudgetWindow::Job, unit)?;
                 let spent = job.get(unit);
-                let (window, reserved, needed) = (Window::Job, 0, 0);
+                let (window, reserved, needed) = (BudgetWindow::Job, 0, 0);
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed, until: None })
             });
             let of_job = of_job.min_by_key(|of_job| of_job.limit);

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::job::{NewJob, TriggerType};
-use crate::prompt::{self, Author, Context, Standing, Template, Upstream, Variables};
+use crate::prompt::{self, AuthorTrust, Context, PromptAuthor, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{FiringContext, FiringKey, Task, TriggerConfig};
 use crate::trust::Treatment;
@@ -81,26 +81,26 @@ impl Firing<'_> {
     }
 
     /// Returns the author of the item or task, as its source states it.
-    fn author<'a>(&'a self, item: Option<&'a WorkItem>) -> Author<'a> {
+    fn author<'a>(&'a self, item: Option<&'a WorkItem>) -> PromptAuthor<'a> {
         let of_item = item.and_then(|item| item.metadata.get("author")?.as_str());
         let of_task =
             || self.firing_context.task.metadata.get("author").map(String::as_str).filter(|_| item.is_none());
-        Author { name: of_item.or_else(of_task), standing: self.standing(item) }
+        PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
     /// Returns the trust in the author. Authors were checked before the firing got here.
-    fn standing(&self, item: Option<&WorkItem>) -> Standing {
+    fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
         // A folder on this machine belongs to the owner.
         let is_own = item.is_some_and(|item| item.id.source() == "files");
         if self.firing_context.confined.is_some() {
-            Standing::Stranger
+            AuthorTrust::Stranger
         } else if trusts.is_empty() || self.key.is_by_hand() {
-            Standing::NotAsked
+            AuthorTrust::NotAsked
         } else if !is_own && trusts.iter().all(|trust| trust.for_strangers() == Treatment::Allow) {
-            Standing::Allowed
+            AuthorTrust::Allowed
         } else {
-            Standing::Trusted
+            AuthorTrust::Trusted
         }
     }
 
@@ -115,7 +115,7 @@ impl Firing<'_> {
             now: &now.to_zoned(zone.clone()),
             agent: &self.agent.name,
             schedule: self.schedule.map(|schedule| &schedule.name),
-            firing: prompt::Firing { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
+            firing: prompt::PromptFiring { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
             task: &self.firing_context.task,
             work_item: item,
             upstream: upstream.as_ref(),

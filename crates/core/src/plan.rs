@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::budget::{Ledger, OverBudget};
+use crate::budget::{OverBudget, SpendingLedger};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
 use crate::job::Requeued;
@@ -34,7 +34,7 @@ use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
-pub use held::{Held, Holds};
+pub use held::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
 pub use slots::SlotWait;
@@ -49,7 +49,7 @@ pub struct Snapshot {
     /// Firings without jobs yet; those of one schedule in their order.
     pub preparing: Vec<Preparing>,
     /// Spending; empty if no budget is set.
-    pub ledger: Ledger,
+    pub ledger: SpendingLedger,
     /// State of the agents' providers.
     pub providers: HashMap<String, ProviderState>,
     /// The boot clock, if it was read.

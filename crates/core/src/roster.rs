@@ -24,8 +24,8 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, ProviderSlot};
 use crate::retention::Retention;
-use crate::sandbox::{Asked, Sandbox, SandboxRules};
-use crate::server::Server;
+use crate::sandbox::{RequestedSandbox, Sandbox, SandboxRules};
+use crate::server::ServerConfig;
 use crate::session::SessionPolicy;
 use crate::shape::{self, Docker};
 use crate::trigger::{Driver, TriggerConfig};
@@ -33,7 +33,7 @@ use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
 pub use former::Former;
-pub use listen::{Listener, end_status};
+pub use listen::{EventListener, end_status};
 pub use unenforceable::Unenforceable;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -54,9 +54,9 @@ pub struct Roster {
     pub zone: Zone,
     /// Shared providers by name. Providers that are not listed have no limits.
     pub providers: IndexMap<String, Provider>,
-    pub server: Server,
+    pub server: ServerConfig,
     /// Traces of the root file; none if it does not configure them.
-    pub traces: Option<shape::Traces>,
+    pub traces: Option<shape::TracesConfig>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +72,7 @@ pub struct Agent {
     /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` do.
     pub inherits_environment: bool,
     /// All other keys as written, merged. The schedules are in `schedules`.
-    pub settings: shape::Agent,
+    pub settings: shape::AgentConfig,
 }
 
 /// The restrictions of a job in addition to those of its agent.
@@ -222,7 +222,7 @@ impl Agent {
     }
 
     /// Returns the sandbox of a job, from its agent and schedule, and from the strict sandbox if it is confined.
-    pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
+    pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> RequestedSandbox {
         let schedule = self.schedule(schedule);
         let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = self.settings.sandbox.as_ref().map(Sandbox::rules);
@@ -243,7 +243,7 @@ impl Agent {
     }
 
     /// Returns the sandboxes of jobs without a schedule and of jobs of each schedule, including those of confined jobs.
-    pub fn sandboxes(&self) -> impl Iterator<Item = Asked> {
+    pub fn sandboxes(&self) -> impl Iterator<Item = RequestedSandbox> {
         let schedules = self.schedules.iter().map(Some);
         [None].into_iter().chain(schedules).flat_map(|schedule| {
             let confines = self.trusts(schedule).into_iter().any(Trust::confines);
@@ -292,7 +292,7 @@ impl Agent {
             schedules: Vec::new(),
             directory: PathBuf::from("."),
             inherits_environment: false,
-            settings: shape::Agent::default(),
+            settings: shape::AgentConfig::default(),
         }
     }
 }

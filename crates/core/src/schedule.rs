@@ -46,7 +46,7 @@ pub struct ScheduleRecord {
     /// Error of the last failed run; kept until a run succeeds.
     pub run_error: Option<String>,
     /// A due firing that has to wait, and the reason.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingFiring>,
     /// Results of its last jobs, for its breaker.
     pub fuse: BreakerState,
     /// End of a pause on the boot clock.
@@ -84,7 +84,7 @@ pub enum DisabledBy {
 
 /// A due time and the reason why it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingFiring {
     /// First due time since the last firing. A later firing may cover it.
     pub due: Timestamp,
     pub reason: SkipReason,
@@ -486,7 +486,7 @@ mod tests {
     fn a_fill_moves_no_due_time() {
         let mut schedule = record();
         schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
-        schedule.waiting = Some(Waiting { due: at(20), reason: SkipReason::OverBudget });
+        schedule.waiting = Some(WaitingFiring { due: at(20), reason: SkipReason::OverBudget });
         schedule.fill = true;
         schedule.passed(&Occurrence::Fill(1).key(0), at(15));
         assert_eq!((schedule.last_due, schedule.fill, schedule.fill_count), (Some(at(10)), false, 1));

@@ -86,7 +86,7 @@ pub struct Engine {
     taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
     /// Work sources in which expired claims were searched, with the time of the last search.
     looked_for_expired: Mutex<Vec<(WorkSource, Timestamp)>>,
-    counts: Mutex<Counts>,
+    counts: Mutex<DaemonCounts>,
 }
 
 /// The state folder of the daemon, and the lock that excludes other daemons.
@@ -116,7 +116,7 @@ impl Home {
 
 /// Counters since the start of the daemon.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
+pub struct DaemonCounts {
     pub checks: u64,
     pub triggers: u64,
     pub last_check_at: Option<Timestamp>,
@@ -295,7 +295,7 @@ impl Engine {
         is_time
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DaemonCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cowhand_core::server::Tls as Files;
+use cowhand_core::server::TlsConfig as Files;
 use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject as _};

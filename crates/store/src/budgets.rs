@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cowhand_core::budget::{
-    self, Amount, HighestCost, Ledger, OverBudget, Reservation, SpendLimits, Spending,
+    self, Amount, HighestCost, OverBudget, Reservation, SpendLimits, Spending, SpendingLedger,
 };
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
@@ -47,9 +47,9 @@ pub enum Hearing {
 
 impl Store {
     /// Returns the spending of all agents in the day and month of `now`, or nothing if no budget needs it.
-    pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<Ledger, StoreError> {
+    pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<SpendingLedger, StoreError> {
         if !roster.has_budgets() {
-            return Ok(Ledger::default());
+            return Ok(SpendingLedger::default());
         }
         let limits_of_agents =
             roster.agents.iter().filter_map(|agent| Some((agent, SpendLimits::of(roster, agent, now)?)));
@@ -57,7 +57,7 @@ impl Store {
             limits_of_agents.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
         self.read(|tx| {
             Box::pin(async move {
-                let mut ledger = Ledger::default();
+                let mut ledger = SpendingLedger::default();
                 let Some((_, first)) = limits_of_agents.first() else { return Ok(ledger) };
                 let everybody = everybody(tx, first).await?;
                 ledger.fleet = total(&everybody);

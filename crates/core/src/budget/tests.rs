@@ -248,7 +248,7 @@ fn tokens_are_budgets_too() {
     assert_eq!((over.unit, over.limit, over.spent, over.needed), (Unit::Tokens, 1_000, 601, 400));
     let job = |tokens| limits.exceeded(Amount { tokens, microdollars: 0 }, &nothing, &nothing);
     assert_eq!(job(399), None);
-    assert_eq!(job(400).map(|over| over.window), Some(Window::Job));
+    assert_eq!(job(400).map(|over| over.window), Some(BudgetWindow::Job));
 }
 
 #[test]
@@ -259,21 +259,21 @@ fn what_stops_an_attempt_under_way() {
     let nothing = Spending::default();
     let table = [
         ("little", 0.99, nothing, nothing, None),
-        ("all of it", 1.0, nothing, nothing, Some((Scope::Agent, Window::Job))),
+        ("all of it", 1.0, nothing, nothing, Some((BudgetScope::Agent, BudgetWindow::Job))),
         ("what others have reserved is not spent", 0.5, spending(4.0, 4.0, 0.5, 9.0), nothing, None),
         (
             "what others have said is",
             0.5,
             spending(4.0, 4.0, 1.0, 1.0),
             nothing,
-            Some((Scope::Agent, Window::Day)),
+            Some((BudgetScope::Agent, BudgetWindow::Day)),
         ),
         (
             "the fleet's month",
             0.5,
             nothing,
             spending(0.0, 49.0, 1.2, 2.0),
-            Some((Scope::Fleet, Window::Month)),
+            Some((BudgetScope::Fleet, BudgetWindow::Month)),
         ),
     ];
     for (name, job, own_spent, by_all, expected) in table {
@@ -303,8 +303,8 @@ fn sentences() {
     let zone = TimeZone::get("Europe/Berlin").unwrap();
     let until = Some(at("2026-03-10T23:00:00Z"));
     let day = OverBudget {
-        scope: Scope::Agent,
-        window: Window::Day,
+        scope: BudgetScope::Agent,
+        window: BudgetWindow::Day,
         unit: Unit::Usd,
         limit: 5_000_000,
         spent: 5_020_000,
@@ -312,11 +312,21 @@ fn sentences() {
         needed: 1,
         until,
     };
-    let job = OverBudget { window: Window::Job, limit: 50_000, spent: 61_000, until: None, ..day };
-    let tight =
-        OverBudget { scope: Scope::Fleet, spent: 3_000_000, reserved: 1_500_000, needed: 700_000, ..day };
-    let tokens =
-        OverBudget { window: Window::Month, unit: Unit::Tokens, limit: 1_000_000, spent: 1_000_001, ..day };
+    let job = OverBudget { window: BudgetWindow::Job, limit: 50_000, spent: 61_000, until: None, ..day };
+    let tight = OverBudget {
+        scope: BudgetScope::Fleet,
+        spent: 3_000_000,
+        reserved: 1_500_000,
+        needed: 700_000,
+        ..day
+    };
+    let tokens = OverBudget {
+        window: BudgetWindow::Month,
+        unit: Unit::Tokens,
+        limit: 1_000_000,
+        spent: 1_000_001,
+        ..day
+    };
     let text: Vec<String> =
         [day, job, tight, tokens].iter().map(|over| over.sentence(&agent, &zone)).collect();
     insta::assert_snapshot!(text.join("\n"));

@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use super::{OverBudget, Scope, Unit, Window, microdollars};
+use super::{BudgetScope, BudgetWindow, OverBudget, Unit, microdollars};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
@@ -106,12 +106,12 @@ struct Owner<'a> {
 impl fmt::Display for Owner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.over.window, self.over.scope) {
-            (Window::Job, Scope::Agent) => write!(f, "{}'s job budget", self.agent),
-            (Window::Job, Scope::Fleet) => write!(f, "the fleet's job budget"),
-            (Window::Day, Scope::Agent) => write!(f, "{}'s daily budget", self.agent),
-            (Window::Month, Scope::Agent) => write!(f, "{}'s monthly budget", self.agent),
-            (Window::Day, Scope::Fleet) => write!(f, "the fleet's daily budget"),
-            (Window::Month, Scope::Fleet) => write!(f, "the fleet's monthly budget"),
+            (BudgetWindow::Job, BudgetScope::Agent) => write!(f, "{}'s job budget", self.agent),
+            (BudgetWindow::Job, BudgetScope::Fleet) => write!(f, "the fleet's job budget"),
+            (BudgetWindow::Day, BudgetScope::Agent) => write!(f, "{}'s daily budget", self.agent),
+            (BudgetWindow::Month, BudgetScope::Agent) => write!(f, "{}'s monthly budget", self.agent),
+            (BudgetWindow::Day, BudgetScope::Fleet) => write!(f, "the fleet's daily budget"),
+            (BudgetWindow::Month, BudgetScope::Fleet) => write!(f, "the fleet's monthly budget"),
         }
     }
 }

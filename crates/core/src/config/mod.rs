@@ -35,5 +35,5 @@ mod unused;
 mod web;
 mod working;
 
-pub use load::{Loaded, Outside, load};
+pub use load::{ConfigEnvironment, LoadedConfig, load};
 pub use secret::{MASK, looks_secret};

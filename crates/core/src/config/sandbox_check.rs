@@ -8,7 +8,9 @@ use super::node::{Location, Node};
 use super::problem::Problem;
 use super::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
-use crate::sandbox::{Asked, Credentials, Network, Reach, Reaches, Sandbox, SandboxKind, SandboxRules};
+use crate::sandbox::{
+    Credentials, Network, Reach, Reaches, RequestedSandbox, Sandbox, SandboxKind, SandboxRules,
+};
 use crate::shape::Runtime;
 use crate::workspace::IsolationKind;
 
@@ -81,7 +83,7 @@ fn beside_its_config(
     loader: &Loader<'_>,
     agent: &Agent,
     schedule: Option<&Schedule>,
-    asked: &Asked,
+    asked: &RequestedSandbox,
 ) -> Option<String> {
     let isolation = agent.isolation_of(schedule.map(|schedule| &schedule.name)).kind;
     if asked.kind != SandboxKind::Landlock || isolation != IsolationKind::Shared {
@@ -123,7 +125,7 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
 }
 
 /// Returns an error if this agent cannot run with the requested sandbox.
-fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
+fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, String)> {
     if let Some(why) = never_starts(agent, asked) {
         return Some(("kind", why));
     }
@@ -137,7 +139,7 @@ fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
 }
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
-fn never_starts(agent: &Agent, asked: &Asked) -> Option<String> {
+fn never_starts(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
     if asked.kind == SandboxKind::Docker && agent.settings.runtime == Some(Runtime::Acp) {
         let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
         return Some(why.to_owned());

@@ -13,7 +13,7 @@ use super::resolve::schedule_node;
 use super::suggest::{did_you_mean, one_of};
 use crate::budget::Budget;
 use crate::followup::Chain;
-use crate::permission::{Permissions, Rule, Verdict, decide};
+use crate::permission::{Permissions, Rule, ToolVerdict, decide};
 use crate::policy::{Overlap, Retry};
 use crate::roster::{Agent, Roster};
 use crate::sandbox::{Sandbox, SandboxKind};
@@ -222,7 +222,7 @@ fn can_allow(rule: &Rule) -> bool {
     let pattern = pattern.trim_end_matches(')').replace(":*", " *");
     let input = json!({ "command": pattern.replace('*', "x") });
     let rules = Permissions { allow: Some(vec![rule.clone()]), ..Permissions::default() };
-    decide(Some(&rules), None, tool, &input) == Verdict::Allow
+    decide(Some(&rules), None, tool, &input) == ToolVerdict::Allow
 }
 
 /// Checks for allow rules of a schedule whose agent allows nothing.

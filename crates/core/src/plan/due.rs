@@ -23,18 +23,18 @@ pub(super) struct DueCheck<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Verdict {
+pub(super) struct DueResult {
     pub(super) actions: Vec<Action>,
     pub(super) wake_at: Option<Timestamp>,
 }
 
 impl DueCheck<'_> {
-    pub(super) fn verdict(&self, places: &mut Places) -> Verdict {
+    pub(super) fn verdict(&self, places: &mut Places) -> DueResult {
         match &self.schedule.trigger {
             TriggerConfig::Interval { interval } => self.interval(*interval, places),
             TriggerConfig::Cron { expression, .. } => self.cron(expression, places),
             TriggerConfig::Delay { .. } => {
-                self.record.run_at.map_or_else(Verdict::default, |at| self.delay(at, places))
+                self.record.run_at.map_or_else(DueResult::default, |at| self.delay(at, places))
             }
             // The other triggers are fired by external occurrences and not by the clock.
             TriggerConfig::Webhook { .. }
@@ -44,7 +44,7 @@ impl DueCheck<'_> {
             | TriggerConfig::GithubPullRequests { .. }
             | TriggerConfig::AgentLifecycle { .. }
             | TriggerConfig::DispatchResult { .. }
-            | TriggerConfig::Custom { .. } => Verdict::default(),
+            | TriggerConfig::Custom { .. } => DueResult::default(),
         }
     }
 
@@ -92,9 +92,9 @@ impl DueCheck<'_> {
 
     /// Decides about an interval, which counts from the end of the last job that it fired. There is no next time before
     /// that job has ended. With a work source it also counts from the last poll.
-    fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
+    fn interval(&self, interval: Interval, places: &mut Places) -> DueResult {
         if self.is_under_way() {
-            return Verdict::default();
+            return DueResult::default();
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
         // Jobs that end one after another must not delay the poll that sees all items.
@@ -104,14 +104,14 @@ impl DueCheck<'_> {
         }
         due = self.schedule.timing.start_at.map_or(due, |start| due.max(start));
         let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
-            return Verdict::default();
+            return DueResult::default();
         };
         if due > self.now {
-            let mut verdict = Verdict::wake(opens);
+            let mut verdict = DueResult::wake(opens);
             self.fill(places, &mut verdict);
             return verdict;
         }
-        let mut verdict = Verdict::default();
+        let mut verdict = DueResult::default();
         if opens > self.now {
             verdict.wait(self, due, Hold::OutsideHours { opens });
             verdict.wake_at = Some(opens);
@@ -139,7 +139,7 @@ impl DueCheck<'_> {
             && is_open()
     }
 
-    fn fill(&self, places: &mut Places, verdict: &mut Verdict) {
+    fn fill(&self, places: &mut Places, verdict: &mut DueResult) {
         if self.wants_fill(places) {
             let key = Occurrence::Fill(self.record.fill_count + 1).key(self.record.generation);
             verdict.fire(self, key, self.now, FiringOutcome::Ran);
@@ -147,16 +147,16 @@ impl DueCheck<'_> {
         }
     }
 
-    fn delay(&self, run_at: Timestamp, places: &mut Places) -> Verdict {
+    fn delay(&self, run_at: Timestamp, places: &mut Places) -> DueResult {
         let timing = &self.schedule.timing;
         let due = run_at.max(timing.start_at.unwrap_or(run_at));
         let Some(opens) = timing.next_allowed(due.max(self.now), self.zone()) else {
-            return Verdict::default();
+            return DueResult::default();
         };
         if due > self.now {
-            return Verdict::wake(due);
+            return DueResult::wake(due);
         }
-        let mut verdict = Verdict::default();
+        let mut verdict = DueResult::default();
         if opens > self.now {
             verdict.wait(self, due, Hold::OutsideHours { opens });
             verdict.wake_at = Some(opens);
@@ -173,9 +173,9 @@ impl DueCheck<'_> {
         self.record.last_due.map_or(armed_at, |last| last.max(armed_at))
     }
 
-    fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
+    fn cron(&self, cron: &Cron, places: &mut Places) -> DueResult {
         let since = self.decided_until();
-        let mut verdict = Verdict::default();
+        let mut verdict = DueResult::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let replayed = self.record.replay_until.is_some_and(|until| due <= until);
             let outcome = match outcome {
@@ -272,7 +272,7 @@ impl DueCheck<'_> {
         &self,
         due: Timestamp,
         places: &mut Places,
-        verdict: &mut Verdict,
+        verdict: &mut DueResult,
     ) -> Option<FiringOutcome> {
         // `run_all` runs each missed firing. They queue, because otherwise the first would displace the others.
         let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
@@ -329,7 +329,7 @@ impl DueCheck<'_> {
         self.schedule.zone.time_zone()
     }
 
-    fn make_room(&self, verdict: &mut Verdict) {
+    fn make_room(&self, verdict: &mut DueResult) {
         let cancels = self.schedule.timing.overlap == Overlap::CancelPrevious && !self.live.takes_work;
         if cancels && !verdict.fires() {
             verdict
@@ -342,7 +342,7 @@ impl DueCheck<'_> {
 /// Spread of intervals without a configured jitter.
 const AUTOMATIC_JITTER: Jitter = Jitter::ONE;
 
-impl Verdict {
+impl DueResult {
     fn wake(at: Timestamp) -> Self {
         Self { actions: Vec::new(), wake_at: Some(at) }
     }

@@ -13,7 +13,7 @@ use crate::schedule::{DisabledBy, ScheduleState, SkipReason};
 
 /// Reason why a job of a schedule may not start yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held<'a> {
+pub enum ScheduleHold<'a> {
     Paused {
         reason: &'a str,
         until: Timestamp,
@@ -26,7 +26,7 @@ pub enum Held<'a> {
     Removed,
 }
 
-impl Held<'_> {
+impl ScheduleHold<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
             Self::Paused { .. } | Self::Probe(_) => SkipReason::Paused,
@@ -57,7 +57,7 @@ impl Held<'_> {
 
 /// Reasons that prevent the jobs of an agent's schedules from starting.
 #[derive(Debug)]
-pub struct Holds<'a>(HashMap<ScheduleId, Option<Held<'a>>>);
+pub struct Holds<'a>(HashMap<ScheduleId, Option<ScheduleHold<'a>>>);
 
 impl<'a> Holds<'a> {
     pub fn of(agent: &Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
@@ -67,21 +67,23 @@ impl<'a> Holds<'a> {
 
     /// Returns the reason why a job may not start. During a pause, jobs with an attempt continue, and jobs by hand
     /// start; all other jobs of the schedule wait. Without its schedule no job starts.
-    pub fn job(&self, job: &LiveJob) -> Option<Held<'a>> {
+    pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
-        let Some(held) = self.0.get(&schedule) else { return Some(Held::Removed) };
-        held.filter(|held| job.by_trigger && !job.began && *held != Held::Probe(&job.id))
+        let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };
+        held.filter(|held| job.by_trigger && !job.began && *held != ScheduleHold::Probe(&job.id))
     }
 }
 
 impl Snapshot {
-    fn hold(&self, schedule: &Schedule, now: Timestamp) -> Option<Held<'_>> {
+    fn hold(&self, schedule: &Schedule, now: Timestamp) -> Option<ScheduleHold<'_>> {
         let record = self.schedules.get(&schedule.id)?;
         match &record.state {
-            ScheduleState::Paused { reason, until } => Some(Held::Paused { reason, until: *until }),
-            ScheduleState::Disabled { why: DisabledBy::Person } if record.fuse.pauses > 0 => Some(Held::Off),
+            ScheduleState::Paused { reason, until } => Some(ScheduleHold::Paused { reason, until: *until }),
+            ScheduleState::Disabled { why: DisabledBy::Person } if record.fuse.pauses > 0 => {
+                Some(ScheduleHold::Off)
+            }
             ScheduleState::Active if record.fuse.pauses > 0 && schedule.breaker.is_on() => {
-                self.probe(schedule, now).map(Held::Probe)
+                self.probe(schedule, now).map(ScheduleHold::Probe)
             }
             ScheduleState::Active
             | ScheduleState::Disabled { .. }

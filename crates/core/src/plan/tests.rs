@@ -13,7 +13,7 @@ mod slots;
 mod work;
 
 use super::*;
-use crate::schedule::{DisabledBy, Waiting};
+use crate::schedule::{DisabledBy, WaitingFiring};
 
 /// Returns a time on 2026-01-05, a Monday, unless the text has another date.
 fn at(text: &str) -> Timestamp {
@@ -84,7 +84,7 @@ impl Scene {
     }
 
     fn waiting(mut self, due: &str, reason: SkipReason) -> Self {
-        self.record().waiting = Some(Waiting { due: at(due), reason });
+        self.record().waiting = Some(WaitingFiring { due: at(due), reason });
         self
     }
 

@@ -4,8 +4,8 @@ use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
 use serde_json::Value as Json;
 
-use super::author::Labels;
-use super::outside::{Outside, Part};
+use super::author::FenceLabels;
+use super::outside::{OutsideText, PromptPart};
 use super::{Context, PROMPT_CAP, PromptError, Variables};
 use crate::cut::push_cut;
 
@@ -107,14 +107,14 @@ impl Template {
         })
     }
 
-    pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<Part>, PromptError> {
+    pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<PromptPart>, PromptError> {
         let (values, labels) = (context.values(self.variables.exact()), context.author.labels());
         let part = |piece: &Piece| match piece {
-            Piece::Text(text) => Ok(Part::Own(text.clone())),
+            Piece::Text(text) => Ok(PromptPart::Own(text.clone())),
             Piece::Placeholder(placeholder) => {
                 match placeholder.work_out(&values, &labels, context.brings_words()) {
-                    Ok(value) => Ok(Part::Outside(value)),
-                    Err(_) if self.lenient => Ok(Part::Own(placeholder.as_written())),
+                    Ok(value) => Ok(PromptPart::Outside(value)),
+                    Err(_) if self.lenient => Ok(PromptPart::Own(placeholder.as_written())),
                     Err(problem) => Err(problem),
                 }
             }
@@ -213,7 +213,12 @@ impl Placeholder {
         Ok(())
     }
 
-    fn work_out(&self, values: &Value, labels: &Labels, others: bool) -> Result<Outside, PromptError> {
+    fn work_out(
+        &self,
+        values: &Value,
+        labels: &FenceLabels,
+        others: bool,
+    ) -> Result<OutsideText, PromptError> {
         let failed =
             |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
         let engine = engine();
@@ -229,12 +234,12 @@ impl Placeholder {
         let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
         let (text, name) = (printed(&json), self.expression.trim());
         Ok(if TASKS.contains(&name) {
-            Outside::block(&text, &labels.task)
+            OutsideText::block(&text, &labels.task)
         } else if name == RESULT {
-            Outside::block(&text, &labels.other)
+            OutsideText::block(&text, &labels.other)
         } else {
             let quoted = others && (self.uses(&QUOTED) || self.contains_outside_text());
-            Outside::new(&text, &labels.other, quoted)
+            OutsideText::new(&text, &labels.other, quoted)
         })
     }
 

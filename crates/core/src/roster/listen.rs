@@ -8,13 +8,13 @@ use crate::trigger::{EndStatus, LifecycleEvent, TriggerConfig};
 
 /// A schedule that is triggered by events, with its agent and roster.
 #[derive(Debug, Clone, Copy)]
-pub struct Listener<'a> {
+pub struct EventListener<'a> {
     pub roster: &'a Roster,
     pub agent: &'a Agent,
     pub schedule: &'a Schedule,
 }
 
-impl Listener<'_> {
+impl EventListener<'_> {
     /// Checks whether the event triggers the schedule. A job never triggers the schedule that it came from.
     pub fn matches(self, event: &Event) -> bool {
         let from = event.schedule_id();
@@ -100,7 +100,7 @@ mod tests {
             original_job_record: None,
         };
         let agent = &roster.agents[0];
-        Listener { roster: &roster, agent, schedule: &agent.schedules[0] }.matches(&event)
+        EventListener { roster: &roster, agent, schedule: &agent.schedules[0] }.matches(&event)
     }
 
     fn id(agent: &str, schedule: &str) -> ScheduleId {

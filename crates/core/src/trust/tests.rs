@@ -135,22 +135,22 @@ fn where_commits_come_from() {
 #[test]
 fn who_is_trusted() {
     use RepoPermission::{Admin, Read, Triage, Write};
-    let by = |login: Option<&str>, standing: Standing| TextOrigin {
+    let by = |login: Option<&str>, standing: AuthorPermission| TextOrigin {
         repo: Some("o/r".into()),
         authors: vec![Author { login: login.map(str::to_owned), standing }],
         ..TextOrigin::default()
     };
-    let has = |permission| Standing::Permission(permission);
+    let has = |permission| AuthorPermission::Permission(permission);
     let (names, write) = (json!({"allow_authors": ["Ann", "bot[bot]"]}), json!({"min_permission": "write"}));
     let both = json!({"allow_authors": ["ann"], "min_permission": "write"});
     let everybody = json!({"strangers": "allow", "forks": "refuse"});
     for (written, words, expected) in [
-        (&names, by(Some("ann"), Standing::Unknown), ""),
-        (&names, by(Some("BOT[bot]"), Standing::Unknown), ""),
+        (&names, by(Some("ann"), AuthorPermission::Unknown), ""),
+        (&names, by(Some("BOT[bot]"), AuthorPermission::Unknown), ""),
         (&names, by(Some("anna"), has(Admin)), "refused: anna is not among `allow_authors`"),
         (
             &names,
-            by(None, Standing::Unknown),
+            by(None, AuthorPermission::Unknown),
             "refused: one of its authors has no name, or no account any more",
         ),
         (&names, TextOrigin::default(), "refused: it does not say who wrote it"),
@@ -163,17 +163,17 @@ fn who_is_trusted() {
         ),
         (
             &write,
-            by(Some("eve"), Standing::Nothing),
+            by(Some("eve"), AuthorPermission::Nothing),
             "refused: eve has no permission in o/r, and `min_permission` is write",
         ),
         (
             &write,
-            by(Some("eve"), Standing::Unknown),
+            by(Some("eve"), AuthorPermission::Unknown),
             "refused: eve has no permission in o/r, and `min_permission` is write",
         ),
         (&both, by(Some("ann"), has(Read)), ""),
         (&both, by(Some("eve"), has(Write)), ""),
-        (&everybody, by(None, Standing::Unknown), ""),
+        (&everybody, by(None, AuthorPermission::Unknown), ""),
         (&everybody, TextOrigin::default(), ""),
     ] {
         let told = told(trust(written.clone()).verdict(&words));
@@ -186,11 +186,11 @@ fn who_is_trusted() {
     assert_eq!(told(trust(names).verdict(&two)), "refused: eve is not among `allow_authors`", "all of them");
 }
 
-fn told(verdict: Verdict) -> String {
+fn told(verdict: TrustVerdict) -> String {
     match verdict {
-        Verdict::Trusted => String::new(),
-        Verdict::Confined(why) => format!("confined: {why}"),
-        Verdict::Refused(why) => format!("refused: {why}"),
+        TrustVerdict::Trusted => String::new(),
+        TrustVerdict::Confined(why) => format!("confined: {why}"),
+        TrustVerdict::Refused(why) => format!("refused: {why}"),
     }
 }
 
@@ -233,7 +233,7 @@ fn forks_and_strangers_are_treated_as_is_said() {
         "refused: eve is not among `allow_authors`",
         "the stricter counts"
     );
-    assert_eq!(judge(&[], &words), Verdict::Trusted, "nobody asked");
+    assert_eq!(judge(&[], &words), TrustVerdict::Trusted, "nobody asked");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn permissions_count_where_they_are_said_to() {
         repo: Some(repo.into()),
         authors: vec![Author {
             login: Some("eve".into()),
-            standing: Standing::Permission(RepoPermission::Admin),
+            standing: AuthorPermission::Permission(RepoPermission::Admin),
         }],
         ..TextOrigin::default()
     };

@@ -24,12 +24,12 @@ pub struct TextOrigin {
 pub struct Author {
     /// Login of the account; none if the account no longer exists.
     pub login: Option<String>,
-    pub standing: Standing,
+    pub standing: AuthorPermission,
 }
 
 /// Permission of an author in the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum AuthorPermission {
     /// Not requested yet, or there is no repository.
     Unknown,
     Nothing,
@@ -140,7 +140,7 @@ impl TextOrigin {
         let authors = self.authors.iter().enumerate().filter_map(|(place, author)| {
             let login = author.login.as_deref().filter(|_| self.repo.is_some())?;
             let asked = by_permission.iter().any(|trust| !trust.knows(login));
-            (asked && author.standing == Standing::Unknown)
+            (asked && author.standing == AuthorPermission::Unknown)
                 .then(|| Question::Permission(place, login.to_owned()))
         });
         let mut questions: Vec<Question> = authors.collect();
@@ -173,7 +173,7 @@ impl TextOrigin {
 
 impl Author {
     pub fn new(login: Option<String>) -> Self {
-        Self { login, standing: Standing::Unknown }
+        Self { login, standing: AuthorPermission::Unknown }
     }
 }
 

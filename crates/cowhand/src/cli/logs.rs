@@ -13,7 +13,7 @@ use super::place::WayIn;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, job, place, print};
-use cowhand_engine::view::line::{Growing, plain, readable};
+use cowhand_engine::view::line::{FollowedOutput, plain, readable};
 use cowhand_web::api::{Client, Code, JobResult, JobView, Page, Problem};
 
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ impl Logs {
                 return self.result(client, &id).await;
             }
             let grows = self.follow && std::io::stdout().is_terminal();
-            let mut growing = Growing::default();
+            let mut growing = FollowedOutput::default();
             let spinner = Spinner::new(format!("waiting for what {id} says"));
             let show = |line: &str| {
                 spinner.aside(|| {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use cowhand_core::server::Server as Settings;
+use cowhand_core::server::ServerConfig as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, warn};
 
@@ -17,7 +17,7 @@ use super::place::{Place, cannot};
 use super::started::{STOP_TIMEOUT, Started};
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
-use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};
+use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
 use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
@@ -93,7 +93,7 @@ impl Start {
         let files = ConfigWatch::new(&place.config);
         let started = Started { config: Some(place.config.clone()), ..self.started() };
         let server = self.listen.server(&place.config);
-        let (agents, state) = (Agents::Config(place.config), place.state);
+        let (agents, state) = (AgentSource::Config(place.config), place.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
         let options = Options {
             agents,

@@ -29,7 +29,7 @@ const SCRATCH: &str = "backup-";
 
 /// The number of jobs and outputs in a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contents {
+pub struct BackupCounts {
     pub jobs: u64,
     pub outputs: u64,
 }
@@ -103,7 +103,7 @@ fn is_output(name: &str) -> bool {
 }
 
 /// Checks that a file is a complete backup or a complete store, and returns its contents.
-pub async fn inspect(path: &Path) -> anyhow::Result<Contents> {
+pub async fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");
     }
@@ -113,7 +113,7 @@ pub async fn inspect(path: &Path) -> anyhow::Result<Contents> {
     contents
 }
 
-async fn look_into(backup: &mut BackupFile) -> anyhow::Result<Contents> {
+async fn look_into(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
     let jobs = backup.check().await?;
     let mut outputs = 0;
     for name in backup.names().await?.unwrap_or_default() {
@@ -122,7 +122,7 @@ async fn look_into(backup: &mut BackupFile) -> anyhow::Result<Contents> {
         }
         outputs += u64::from(Path::new(&name).extension() == Some("jsonl".as_ref()));
     }
-    Ok(Contents { jobs, outputs })
+    Ok(BackupCounts { jobs, outputs })
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use jiff::Timestamp;
 
-use super::known::Known;
+use super::known::RestoredRows;
 use super::outputs::{Outputs, folder_of};
-use super::{Contents, inspect, scratch};
+use super::{BackupCounts, inspect, scratch};
 use crate::state::StateFolder;
 use cowhand_store::file::{self, beside};
 use cowhand_store::{BackupFile, Store};
@@ -19,7 +19,7 @@ use cowhand_system::remove::absent_is_ok;
 /// Result of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    pub contents: Contents,
+    pub contents: BackupCounts,
     /// Path of the replaced store.
     pub replaced: Option<PathBuf>,
     /// Error because of which the output of some job does not match the store.
@@ -58,7 +58,7 @@ async fn restore_by(
     let mut backup = BackupFile::open(copy).await?;
     let files = scratch(state)?;
     take_out(&mut backup, files.path()).await?;
-    let known = Known(backup.known_rows().await?);
+    let known = RestoredRows(backup.known_rows().await?);
     backup.close().await?;
     let replaced = swap(copy, &state.database(), now)?;
     // The cursors belong to another event log.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::ask::{self, ASK_TIMEOUT, MAX_PAUSED_TIME};
-use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::backoff::Backoff;
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
@@ -297,11 +297,11 @@ impl AttemptTask {
     }
 
     /// Returns the usage limit for which the job has to wait, if its provider refused it for one.
-    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
         let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
-        (on_limit == OnLimit::Park).then_some(Limit { resets_at })
+        (on_limit == OnLimit::Park).then_some(UsageLimit { resets_at })
     }
 
     /// Reads the metadata that the agent left for its hooks, before the next agent can overwrite it.
@@ -309,7 +309,7 @@ impl AttemptTask {
         rules.agent.settings.hooks.as_ref()?;
         let ran_in = attempt.start().ok().map(|start| start.directory);
         let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
-        let place = metadata::Place {
+        let place = metadata::MetadataPlaces {
             file: rules.agent.settings.metadata_file.as_deref(),
             directory: &ran_in,
             workspaces: &self.engine.home.state.workspaces(),

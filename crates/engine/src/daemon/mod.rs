@@ -351,7 +351,7 @@ const DRAIN_POLL_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_millis
 const PLAN_RETRY_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 /// Loads a fleet's files with its `.env`, or returns all errors as one report.
-pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
+pub fn load(file: &std::path::Path) -> Result<ConfigContents, FleetError> {
     let config::FromDisk { loaded, variables, notes, files, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
@@ -364,12 +364,12 @@ pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
-    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
+    Ok(ConfigContents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
 }
 
 /// The contents of a fleet's config.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub struct ConfigContents {
     pub roster: Roster,
     /// Variables of the `.env`.
     pub variables: HashMap<String, String>,

@@ -12,7 +12,7 @@ use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
-use cowhand_core::trust::Verdict;
+use cowhand_core::trust::TrustVerdict;
 use cowhand_core::work::WorkItem;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -107,14 +107,14 @@ impl Preparer<'_> {
         }
         // Trust is checked before any command runs.
         let verdict =
-            if self.key.is_by_hand() { Verdict::Trusted } else { self.judge_firing(firing).await? };
+            if self.key.is_by_hand() { TrustVerdict::Trusted } else { self.judge_firing(firing).await? };
         let note = match verdict {
-            Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
-            Verdict::Confined(why) => {
+            TrustVerdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
+            TrustVerdict::Confined(why) => {
                 firing.preparation.context.confined = Some(why.clone());
                 Some(format!("in the strict sandbox: {why}"))
             }
-            Verdict::Trusted => None,
+            TrustVerdict::Trusted => None,
         };
         let heard = self.ask_command(firing).await?;
         if let Some(GateAnswer { allows: false, said }) = heard {

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use super::Daemon;
 use super::{containers, workspaces};
 use crate::context::Engine;
-use crate::prune::{self, Scope};
+use crate::prune::{self, PruneScope};
 
 const PRUNE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
@@ -59,7 +59,7 @@ impl Daemon {
 async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
     let (store, state, loaded) = (&engine.store, &engine.home.state, engine.loaded());
     let pruned = async {
-        let excess = Scope::default().excess(store, state, &loaded.roster, now).await?;
+        let excess = PruneScope::default().excess(store, state, &loaded.roster, now).await?;
         prune::prune(store, state, excess, now).await
     };
     match pruned.await {

@@ -109,7 +109,7 @@ impl AttemptTask {
             Err(error) => {
                 // The attempt is still stopped once it exceeds its budget.
                 warn!(job = %self.job.id(), "what it may spend is not known: {error}");
-                cowhand_core::budget::Ledger::default()
+                cowhand_core::budget::SpendingLedger::default()
             }
         };
         let (own, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cowhand_core::plan::free_places;
 use cowhand_core::schedule::SkipReason;
-use cowhand_core::trust::Verdict;
+use cowhand_core::trust::TrustVerdict;
 use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem, WorkItemId};
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
@@ -148,7 +148,7 @@ impl Preparer<'_> {
     ) -> Option<Judged> {
         for item in candidates {
             let confined = match self.judge_item(firing, &item).await {
-                Ok(Verdict::Refused(why)) => {
+                Ok(TrustVerdict::Refused(why)) => {
                     debug!(item = %item.id, "left alone: {why}");
                     found.refused.push(format!("{}: {why}", item.id));
                     continue;
@@ -159,8 +159,8 @@ impl Preparer<'_> {
                     found.unknown = Some(error);
                     continue;
                 }
-                Ok(Verdict::Confined(why)) => Some(why),
-                Ok(Verdict::Trusted) => None,
+                Ok(TrustVerdict::Confined(why)) => Some(why),
+                Ok(TrustVerdict::Trusted) => None,
             };
             return Some(Judged { item, confined });
         }

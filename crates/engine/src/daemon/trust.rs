@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use cowhand_core::shape;
-use cowhand_core::trust::{Head, Question, TextOrigin, Trust, Verdict, judge, judge_again};
+use cowhand_core::trust::{Head, Question, TextOrigin, Trust, TrustVerdict, judge, judge_again};
 use cowhand_core::work::WorkItem;
 
 use super::prepare::{PreparedFiring, Preparer};
@@ -19,7 +19,7 @@ enum PermissionApi {
 
 impl Preparer<'_> {
     /// Judges the text that the firing itself contains.
-    pub(super) async fn judge_firing(&self, firing: &PreparedFiring<'_>) -> anyhow::Result<Verdict> {
+    pub(super) async fn judge_firing(&self, firing: &PreparedFiring<'_>) -> anyhow::Result<TrustVerdict> {
         let trusts = firing.agent.trusts(Some(firing.schedule));
         if let Some(why) = &firing.firing_context().confined {
             return Ok(judge_again(trusts, why));
@@ -28,7 +28,7 @@ impl Preparer<'_> {
         let Some(mut origin) =
             TextOrigin::of(trigger, firing.firing_context()).filter(|_| !trusts.is_empty())
         else {
-            return Ok(Verdict::Trusted);
+            return Ok(TrustVerdict::Trusted);
         };
         let api = match (GithubAccess::of(trigger), origin.repo.clone()) {
             (Some(access), _) if access.is_by_gh() => Some(PermissionApi::Gh(access)),
@@ -46,11 +46,11 @@ impl Preparer<'_> {
         &self,
         firing: &PreparedFiring<'_>,
         item: &WorkItem,
-    ) -> anyhow::Result<Verdict> {
+    ) -> anyhow::Result<TrustVerdict> {
         let trusts = firing.agent.trusts(Some(firing.schedule));
         let place = match For::schedule(firing.agent, firing.schedule).config() {
-            _ if trusts.is_empty() => return Ok(Verdict::Trusted),
-            None | Some(shape::WorkSource::Files { .. }) => return Ok(Verdict::Trusted),
+            _ if trusts.is_empty() => return Ok(TrustVerdict::Trusted),
+            None | Some(shape::WorkSource::Files { .. }) => return Ok(TrustVerdict::Trusted),
             Some(shape::WorkSource::Github { repo, api_url, auth, .. }) => {
                 let repo = repo.clone().unwrap_or_default();
                 Some(RepositoryAccess { repo, api_url: api_url.clone(), auth: auth.clone() })

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::roster::Roster;
-use cowhand_core::server::Tls;
+use cowhand_core::server::TlsConfig;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -87,7 +87,7 @@ pub async fn examine(subject: Subject) -> Vec<Finding> {
     findings
 }
 
-fn certificate(files: &Tls) -> Finding {
+fn certificate(files: &TlsConfig) -> Finding {
     match Certificate::read(files) {
         Ok(certificate) => {
             let (validity, warning) = certificate.validity(Timestamp::now());

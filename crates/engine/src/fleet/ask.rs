@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
+use cowhand_core::ask::{ASK_TIMEOUT, Ask, AskAnswer, AskId, AskState, AskSubject};
 use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::Job;
-use cowhand_core::permission::{self, Verdict};
+use cowhand_core::permission::{self, ToolVerdict};
 use cowhand_core::roster::JobRestrictions;
 use jiff::{SignedDuration, Timestamp};
 use tracing::info;
@@ -52,14 +52,14 @@ impl Fleet {
         job: &JobId,
         attempt: u32,
         key: String,
-        what: Asked,
+        what: AskSubject,
     ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
-        if let Asked::Tool { tool, input } = &what {
+        if let AskSubject::Tool { tool, input } = &what {
             match self.verdict(&job, tool, input) {
-                Verdict::Allow => return Ok(AskDecision::Allowed),
-                Verdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
-                Verdict::Ask => {}
+                ToolVerdict::Allow => return Ok(AskDecision::Allowed),
+                ToolVerdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
+                ToolVerdict::Ask => {}
             }
         }
         let key = sha256(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
@@ -114,20 +114,20 @@ impl Fleet {
     }
 
     /// Applies the permission rules of the current config, as far as it has the job's agent and schedule.
-    fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> Verdict {
+    fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> ToolVerdict {
         let roster = self.roster();
-        let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
+        let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
         let restrictions = agent.restrictions(job);
         let of_schedule = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
         let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
         // The removed schedule may have denied what the agent's rules allow.
         let verdict = if matches!(restrictions, JobRestrictions::Removed(_)) {
-            verdict.max(Verdict::Ask)
+            verdict.max(ToolVerdict::Ask)
         } else {
             verdict
         };
         // Cowhand's own tools need no approval, because the agent asks with them.
-        if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
+        if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
     }
 
     /// Waits until the ask is no longer open, at most for `patience`, and returns it.
@@ -163,7 +163,7 @@ impl Fleet {
         Ok(self.store().open_asks(limit).await?)
     }
 
-    pub async fn answer(&self, id: AskId, answer: Answer) -> Result<Ask, FleetError> {
+    pub async fn answer(&self, id: AskId, answer: AskAnswer) -> Result<Ask, FleetError> {
         let now = self.engine.clock.now();
         self.store().expire_asks(now).await?;
         match self.store().answer_ask(id.clone(), answer, now).await? {
@@ -174,12 +174,14 @@ impl Fleet {
     }
 }
 
-fn redacted(what: Asked, redactor: &Redactor) -> Asked {
+fn redacted(what: AskSubject, redactor: &Redactor) -> AskSubject {
     match what {
-        Asked::Tool { tool, mut input } => {
+        AskSubject::Tool { tool, mut input } => {
             redactor.redact_value(&mut input);
-            Asked::Tool { tool: redactor.redact(&tool).into_owned(), input }
+            AskSubject::Tool { tool: redactor.redact(&tool).into_owned(), input }
         }
-        Asked::Question { question } => Asked::Question { question: redactor.redact(&question).into_owned() },
+        AskSubject::Question { question } => {
+            AskSubject::Question { question: redactor.redact(&question).into_owned() }
+        }
     }
 }

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::context::Engine;
-use crate::daemon::{Contents, Daemon, load};
+use crate::daemon::{ConfigContents, Daemon, load};
 use crate::doctor::Subject;
 use crate::herdctl::Import;
 use crate::lifecycle::Lifecycle;
@@ -54,16 +54,16 @@ pub use ask::AskDecision;
 pub use deliver::Delivered;
 pub use events::Subscription;
 pub use known::{known_agent, known_schedule, missing_agent};
-pub use output::{JobMessage, Output};
+pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use prune::{prune, remove_job};
 pub use ready::Unready;
-pub use trigger::{Changes, Trigger, Triggered};
+pub use trigger::{JobChanges, Trigger, Triggered};
 
 /// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub agents: Agents,
+    pub agents: AgentSource,
     pub state: StateFolder,
     pub clock: Clock,
     /// Path of the `cowhand` program, which is the keeper of each attempt.
@@ -78,7 +78,7 @@ pub struct Options {
 
 /// The source of the agents of a fleet.
 #[derive(Debug, Clone)]
-pub enum Agents {
+pub enum AgentSource {
     /// Root file of the fleet, which can be read again.
     Config(PathBuf),
     Given(Roster),
@@ -137,7 +137,7 @@ impl Options {
         let config = config.into();
         Self {
             state: StateFolder::beside(&config),
-            agents: Agents::Config(config),
+            agents: AgentSource::Config(config),
             clock: Clock::System,
             program: program.into(),
             work_sources: SourceRegistry::default(),
@@ -155,14 +155,14 @@ impl Fleet {
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
         let (config, base, contents) = match agents {
-            Agents::Config(file) => {
+            AgentSource::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
                 // On this thread, because memory that a blocking thread frees would stay with that thread's allocator.
                 let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
-            Agents::Given(roster) => {
-                let contents = Contents { roster: checked(roster)?, ..Contents::default() };
+            AgentSource::Given(roster) => {
+                let contents = ConfigContents { roster: checked(roster)?, ..ConfigContents::default() };
                 (None, PathBuf::new(), contents)
             }
         };
@@ -286,7 +286,7 @@ impl Fleet {
         let alone = Arc::clone(&self.taking).lock_owned().await;
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(Contents { roster, variables, ..Contents::default() }, alone).await
+        self.take(ConfigContents { roster, variables, ..ConfigContents::default() }, alone).await
     }
 
     /// Reads the config again. A config with errors is refused as a whole, and the old one stays.
@@ -350,7 +350,7 @@ impl Fleet {
     }
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
-    async fn take(&self, contents: Contents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
+    async fn take(&self, contents: ConfigContents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
         let (engine, loaded) = (Arc::clone(&self.engine), self.surroundings.loaded(contents));
         let taken = tokio::spawn(async move {
             let _alone = alone;
@@ -435,8 +435,8 @@ struct Surroundings {
 
 impl Surroundings {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
-    fn loaded(&self, contents: Contents) -> Loaded {
-        let Contents { roster, variables, shown, files } = contents;
+    fn loaded(&self, contents: ConfigContents) -> Loaded {
+        let ConfigContents { roster, variables, shown, files } = contents;
         let writable = sandbox::writable(&roster);
         let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());

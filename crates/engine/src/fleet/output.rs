@@ -23,7 +23,7 @@ pub struct JobMessage {
 
 /// All messages of a job after a given line, each once and in order.
 #[derive(Debug)]
-pub struct Output {
+pub struct OutputStream {
     reader: OutputReader,
     ended: watch::Receiver<bool>,
     agent: AgentName,
@@ -34,16 +34,16 @@ pub struct Output {
 
 impl Fleet {
     /// Returns all messages of a job, and new ones until it has ended.
-    pub async fn output(&self, job: &JobId) -> Result<Output, FleetError> {
+    pub async fn output(&self, job: &JobId) -> Result<OutputStream, FleetError> {
         self.output_after(job, 0).await
     }
 
     /// Returns the same as [`Self::output`], without the first `line` lines.
-    pub async fn output_after(&self, job: &JobId, line: u64) -> Result<Output, FleetError> {
+    pub async fn output_after(&self, job: &JobId, line: u64) -> Result<OutputStream, FleetError> {
         let agent = self.job(job).await?.agent().clone();
         let growth = Some(self.growth_of(job));
         let reader = OutputReader::new(self.store(), self.state_folder(), job, line, growth);
-        Ok(Output { reader, ended: self.ended.clone(), agent, line, page: VecDeque::new() })
+        Ok(OutputStream { reader, ended: self.ended.clone(), agent, line, page: VecDeque::new() })
     }
 
     /// Returns a signal of new output of the job.
@@ -64,7 +64,7 @@ impl Fleet {
     }
 }
 
-impl Output {
+impl OutputStream {
     /// Returns the next message; `None` once the job has ended and everything is read, or once the fleet has ended,
     /// because nothing else follows the job. The future can be dropped while it waits; the next call continues at the
     /// same message.

@@ -40,7 +40,8 @@ pub enum Triggered {
 /// The differences of a job from the one it is made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Changes {
+#[schemars(rename = "Changes")]
+pub struct JobChanges {
     pub prompt: Option<String>,
     pub schedule: Option<ScheduleName>,
 }
@@ -126,7 +127,7 @@ impl Fleet {
     }
 
     /// Makes a new job from one that has ended.
-    pub async fn retry(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
+    pub async fn retry(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
         if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
             return Err(FleetError::NotFinished { job: job.clone(), status: before.status() });
@@ -136,7 +137,7 @@ impl Fleet {
     }
 
     /// Makes a new job that begins with a copy of this job's session.
-    pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
+    pub async fn fork(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
         let runtime = self.roster().agent(before.agent()).map(Agent::runtime);
         let of = before.session_id().unwrap_or("none").to_owned();
@@ -154,7 +155,7 @@ impl Fleet {
         before: &Job,
         trigger_type: TriggerType,
         origin: Origin,
-        changes: Changes,
+        changes: JobChanges,
     ) -> Result<Job, FleetError> {
         self.open()?;
         let roster = self.roster();

@@ -9,7 +9,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::{Fleet, FleetError};
-use crate::queues::{self, ItemStatus, ItemView, Known, PERSON_CLAIM_VALID_FOR, Queue};
+use crate::queues::{self, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
@@ -50,7 +50,7 @@ impl Fleet {
         match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
-                let view = queue.view(*item, ItemStatus::Claimed, &Known::default());
+                let view = queue.view(*item, ItemStatus::Claimed, &ItemRows::default());
                 Ok(ItemView { held_by: Some(holder), claimed_by: None, ..view })
             }
             Ok(ClaimResult::Refused { reason, message }) => {

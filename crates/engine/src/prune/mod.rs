@@ -22,14 +22,14 @@ const MAX_JOBS_PER_TRANSACTION: usize = 100;
 
 /// The jobs to consider, and the limits.
 #[derive(Debug, Clone, Default)]
-pub struct Scope {
+pub struct PruneScope {
     /// Agent of the jobs; unset means all agents, including those that were removed from the config.
     pub agent: Option<AgentName>,
     /// Limits for this call, with precedence over the config.
     pub limits: Retention,
 }
 
-impl Scope {
+impl PruneScope {
     fn policy(&self, roster: &Roster, agent: &AgentName) -> Retention {
         self.limits.over(roster.retention(agent))
     }

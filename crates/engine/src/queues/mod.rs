@@ -162,7 +162,7 @@ pub async fn items(
     store: &Store,
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
-    let known = Known::read(store).await?.of(&queue.name);
+    let known = ItemRows::read(store).await?.of(&queue.name);
     let available = sources.all(queue.source.as_ref(), &FetchOptions::default()).await?;
     let mut views: Vec<ItemView> =
         available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &known)).collect();
@@ -207,7 +207,7 @@ pub async fn items(
 
 /// Returns the items of a queue that this fleet holds, for a source that cannot be reached.
 pub async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
-    let known = Known::read(store).await?.of(&queue.name);
+    let known = ItemRows::read(store).await?.of(&queue.name);
     let items = known.held.iter().map(|held| held.item.clone());
     Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &known)).collect())
 }
@@ -258,7 +258,7 @@ pub(crate) async fn seen_again(
     sources: &WorkSources,
     store: &Store,
 ) -> Result<Vec<String>, WorkSourceError> {
-    let mut untold = Known::read(store).await?.of(queue).held;
+    let mut untold = ItemRows::read(store).await?.of(queue).held;
     untold.retain(|held| matches!(&held.state, ItemState::Closing { last_error: Some(_), .. }));
     if untold.is_empty() {
         return Ok(Vec::new());
@@ -281,7 +281,7 @@ pub async fn find(
     id: &WorkItemId,
     store: &Store,
 ) -> Result<Option<(Queue, ItemView)>, WorkSourceError> {
-    let known = Known::read(store).await?;
+    let known = ItemRows::read(store).await?;
     let mut unreadable = None;
     for queue in queues {
         if queue.source.source_type() != id.source() {
@@ -299,12 +299,12 @@ pub async fn find(
 
 /// The rows of the store about items.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct ItemRows {
     pub held: Vec<HeldItem>,
     pub failed: Vec<ItemFailures>,
 }
 
-impl Known {
+impl ItemRows {
     pub async fn read(store: &Store) -> Result<Self, WorkSourceError> {
         let other = |error: StoreError| WorkSourceError::Other(error.into());
         let held = store.items().await.map_err(other)?;
@@ -323,7 +323,7 @@ impl Known {
 impl Queue {
     /// Describes an item. A row of the store has precedence over a list from outside, which may be a moment old. A
     /// given-up item that is offered again is available, because a person has put it back.
-    pub fn view(&self, item: WorkItem, status: ItemStatus, known: &Known) -> ItemView {
+    pub fn view(&self, item: WorkItem, status: ItemStatus, known: &ItemRows) -> ItemView {
         let row = known.held.iter().find(|held| held.item.id == item.id);
         let row = row.or_else(|| known.held.iter().find(|held| claims(self.source.as_ref(), held, &item)));
         let failed = known.failed.iter().find(|failed| failed.id == item.id);
@@ -359,7 +359,7 @@ impl Queue {
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.
-    async fn find(&self, id: &WorkItemId, known: &Known) -> Result<Option<ItemView>, WorkSourceError> {
+    async fn find(&self, id: &WorkItemId, known: &ItemRows) -> Result<Option<ItemView>, WorkSourceError> {
         let known = known.of(&self.name);
         let held = known.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
         let is_held = held.is_some();

@@ -1,7 +1,7 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
 use cowhand_core::plan::{AwaitedStart, LiveJob, LiveState, SlotWait, Snapshot, free_places};
-use cowhand_core::policy::{Closed, Misfire};
+use cowhand_core::policy::{ClosedBy, Misfire};
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
@@ -31,7 +31,7 @@ impl ScheduleView {
         let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
         let done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
         if self.status == ScheduleStatus::Finished && is_delay && !done {
-            return self.noted(SkipReason::NotDue, None, Closed::EndAt.sentence());
+            return self.noted(SkipReason::NotDue, None, ClosedBy::EndAt.sentence());
         }
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return self;
@@ -103,7 +103,7 @@ impl ScheduleView {
         let Some(closed) = schedule.timing.closed_by(now, zone) else { return self };
         let opens = schedule.timing.next_allowed(now, zone);
         match (schedule.trigger.driver(), self.skip_reason, closed) {
-            (Driver::Clock, Some(SkipReason::NotDue), Closed::StartAt(_)) => {
+            (Driver::Clock, Some(SkipReason::NotDue), ClosedBy::StartAt(_)) => {
                 self.noted(SkipReason::NotDue, opens, closed.sentence())
             }
             (Driver::Clock, Some(SkipReason::OutsideHours), _) => {
@@ -129,8 +129,8 @@ impl ScheduleView {
             return None;
         }
         match schedule.timing.closed_by(named, zone)? {
-            Closed::EndAt => None,
-            closed @ Closed::StartAt(_) => Some(closed.sentence()),
+            ClosedBy::EndAt => None,
+            closed @ ClosedBy::StartAt(_) => Some(closed.sentence()),
             closed => Some(format!("{named:.0} is passed over: {}", closed.sentence())),
         }
     }
@@ -249,7 +249,9 @@ pub fn why_of(
         },
         FiringOutcome::Skipped(SkipReason::OutsideHours) => {
             let closed = schedule.timing.closed_by(row.due, schedule.zone.time_zone());
-            with_note(&closed.map_or_else(|| because(SkipReason::OutsideHours).to_owned(), Closed::sentence))
+            with_note(
+                &closed.map_or_else(|| because(SkipReason::OutsideHours).to_owned(), ClosedBy::sentence),
+            )
         }
         FiringOutcome::Skipped(reason) => with_note(because(reason)),
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use super::collector::Collector;
-use super::span::{Attribute, Span, Status};
+use super::span::{Attribute, Span, SpanStatus};
 use cowhand_system::digest::hex;
 
 pub(super) struct Exporter {
@@ -174,10 +174,10 @@ fn written(span: &Span) -> Value {
         "endTimeUnixNano": nanoseconds(span.end),
         "attributes": attributes(&span.attributes),
         "status": match &span.status {
-            Status::Unset => json!({}),
-            Status::Ok => json!({"code": 1}),
-            Status::Error(None) => json!({"code": 2}),
-            Status::Error(Some(message)) => json!({"code": 2, "message": message}),
+            SpanStatus::Unset => json!({}),
+            SpanStatus::Ok => json!({"code": 1}),
+            SpanStatus::Error(None) => json!({"code": 2}),
+            SpanStatus::Error(Some(message)) => json!({"code": 2, "message": message}),
         },
     });
     if let Some(parent) = &span.parent {

@@ -19,7 +19,7 @@ const LONGEST_NAME: usize = 100;
 const LONGEST_ID: usize = 256;
 
 /// Start and end of an attempt.
-pub(super) type Window = (Timestamp, Timestamp);
+pub(super) type TimeSpan = (Timestamp, Timestamp);
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
@@ -39,12 +39,12 @@ pub(super) struct Calls {
     /// Number of all calls, including those without a span.
     pub(super) count: u64,
     open: HashMap<Option<String>, usize>,
-    attempts: Vec<Window>,
+    attempts: Vec<TimeSpan>,
 }
 
 impl Calls {
     /// Creates an empty list for these attempts, in their order.
-    pub(super) fn within(attempts: Vec<Window>) -> Self {
+    pub(super) fn within(attempts: Vec<TimeSpan>) -> Self {
         Self { all: Vec::new(), count: 0, open: HashMap::new(), attempts }
     }
 

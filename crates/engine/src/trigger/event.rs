@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cowhand_core::event::Event;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
-use cowhand_core::roster::{Listener, end_status};
+use cowhand_core::roster::{EventListener, end_status};
 use cowhand_core::trigger::{CONFINED, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 
@@ -94,7 +94,7 @@ impl EventStrategy {
         let Some((agent, schedule)) = roster.schedule(self.setting.schedule_id()) else {
             return Ok(Vec::new());
         };
-        let listener = Listener { roster: &roster, agent, schedule };
+        let listener = EventListener { roster: &roster, agent, schedule };
         let mut tasks = Vec::new();
         for event in events.into_iter().filter(|event| listener.matches(event)) {
             tasks.push(self.task(event, &schedule.trigger).await?);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use cowhand_core::cut::cut;
 use cowhand_core::trigger::{IssueState, PullState};
-use cowhand_core::trust::Standing;
+use cowhand_core::trust::AuthorPermission;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -79,7 +79,7 @@ impl Gh {
     }
 
     /// Returns the permission of a person in the repository; `host` is that of a GitHub Enterprise.
-    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
+    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<AuthorPermission> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {
             Ok(answer) => Ok(answer.standing()),
@@ -87,7 +87,7 @@ impl Gh {
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
                 seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
-                Ok(Standing::Nothing)
+                Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error),
         }
@@ -205,8 +205,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unknown = "echo 'gh: Not Found (HTTP 404)' >&2; exit 1";
         for (of_person, of_repo, expected) in [
-            ("echo '{\"permission\": \"write\"}'", unknown, Ok(Standing::Permission(RepoPermission::Write))),
-            (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(Standing::Nothing)),
+            (
+                "echo '{\"permission\": \"write\"}'",
+                unknown,
+                Ok(AuthorPermission::Permission(RepoPermission::Write)),
+            ),
+            (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(AuthorPermission::Nothing)),
             (unknown, unknown, Err("o/r cannot be seen by the login of gh")),
             (unknown, "echo 'gh: timeout' >&2; exit 1", Err("o/r cannot be seen by the login of gh")),
             (

@@ -102,12 +102,12 @@ pub fn readable(line: &str) -> Option<String> {
 
 /// The display of a followed job: parts of a message appear as they arrive, and are not repeated with the whole message.
 #[derive(Debug, Default)]
-pub struct Growing {
+pub struct FollowedOutput {
     /// Displayed parts of a message that is not complete yet.
     pieces: String,
 }
 
-impl Growing {
+impl FollowedOutput {
     /// Returns whether the display ends in an incomplete line.
     pub fn is_in_a_line(&self) -> bool {
         !self.pieces.is_empty() && !self.pieces.ends_with('\n')
@@ -187,7 +187,7 @@ mod tests {
             (vec![unsaid, whole("x")], "x\n"),
             (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "x\n"),
         ] {
-            let mut growing = Growing::default();
+            let mut growing = FollowedOutput::default();
             let seen: String = lines.iter().map(|line| growing.add(line)).collect();
             assert_eq!(anstream::adapter::strip_str(&seen).to_string(), expected, "{lines:?}");
         }

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::ask::{Answer, Ask, AskId, AskName, Asked};
+use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskSubject};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -143,11 +143,11 @@ pub(super) async fn answer(
     }
     let message = message.filter(|message| !message.trim().is_empty());
     let answer = match answer {
-        Some(AnswerWord::Allow) => Answer::Allow { message },
-        Some(AnswerWord::Deny) => Answer::Deny { message },
-        Some(AnswerWord::Text) => {
-            Answer::Text(message.ok_or_else(|| Problem::bad_request("an answer in words needs a `message`"))?)
-        }
+        Some(AnswerWord::Allow) => AskAnswer::Allow { message },
+        Some(AnswerWord::Deny) => AskAnswer::Deny { message },
+        Some(AnswerWord::Text) => AskAnswer::Text(
+            message.ok_or_else(|| Problem::bad_request("an answer in words needs a `message`"))?,
+        ),
         None => return Err(Problem::bad_request("`answer` is missing: allow, deny or text")),
     };
     Ok(Json(api.daemon()?.answer(ask_id(&api, &id).await?, answer).await?))
@@ -166,8 +166,8 @@ pub(super) async fn make(
         return Err(Problem::bad_request("`key` has 1 to 200 bytes"));
     }
     let what = match (tool, question) {
-        (Some(tool), None) => Asked::Tool { tool, input },
-        (None, Some(question)) => Asked::Question { question },
+        (Some(tool), None) => AskSubject::Tool { tool, input },
+        (None, Some(question)) => AskSubject::Question { question },
         _ => return Err(Problem::bad_request("it is either about a `tool` or a `question`")),
     };
     let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, what).await? {

@@ -21,7 +21,7 @@ use super::follow::{self, Form, Growing, Part};
 use super::given::{Count, Given, Params, Switch, named};
 use super::prune::gone;
 use super::{Api, Page, Problem, WorkspaceView, waits};
-use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
+use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
 use cowhand_engine::output::{self, OutputReader};
 use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
@@ -248,7 +248,7 @@ pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Re
 pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(changes): Given<Changes>,
+    Given(changes): Given<JobChanges>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.retry(find(&api, &id).await?.id(), changes).await?)))
 }
@@ -256,7 +256,7 @@ pub(super) async fn retry(
 pub(super) async fn fork(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(changes): Given<Changes>,
+    Given(changes): Given<JobChanges>,
 ) -> Result<(StatusCode, Json<Job>), Problem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }

@@ -21,7 +21,7 @@ use super::{
     providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
-use cowhand_engine::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
+use cowhand_engine::fleet::{JobChanges, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 
@@ -179,13 +179,13 @@ fn of_jobs() -> Vec<Route> {
             .refuses(&[NotFound, AlreadyStopped]),
         Route::post("/api/v1/jobs/{job}/retry", jobs::retry)
             .about("A new job like it.")
-            .takes::<Changes>()
+            .takes::<JobChanges>()
             .tells::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/fork", jobs::fork)
             .about("A new job that begins with its session.")
-            .takes::<Changes>()
+            .takes::<JobChanges>()
             .tells::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
