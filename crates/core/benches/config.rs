@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cowhand_core::config::{Outside, load};
+use cowhand_core::config::{ConfigEnvironment, load};
 use cowhand_core::policy::Zone;
 
 fn main() {
@@ -37,7 +37,7 @@ fn check(text: &str) -> usize {
     let mut read = |_: &Path| Ok(text.to_owned());
     let loaded = load(
         Path::new("cowhand.yaml"),
-        Outside { read: &mut read, env: &|_| None, is_folder: &|_| true, zone: Zone::UTC },
+        ConfigEnvironment { read: &mut read, env: &|_| None, is_folder: &|_| true, zone: Zone::UTC },
     );
     assert_eq!(loaded.errors(), 0);
     loaded.roster.agents.len()

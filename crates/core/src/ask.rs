@@ -18,7 +18,7 @@ pub const ASK_TIMEOUT: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum total time for which the clock of an attempt is stopped while its agent waits for answers. If the timeout of
 /// one ask is longer, that applies instead. Without this bound, an agent that asks again and again would never reach
 /// its time limit.
-pub const LONGEST_STANDSTILL: SignedDuration = SignedDuration::from_hours(24);
+pub const MAX_PAUSED_TIME: SignedDuration = SignedDuration::from_hours(24);
 
 /// Id of an ask: the id of its job and its number in that job, for example `job-2026-01-05-a1b2c3.1`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +45,7 @@ pub struct Ask {
     pub schedule: Option<ScheduleName>,
     pub attempt: u32,
     #[serde(flatten)]
-    pub what: Asked,
+    pub what: AskSubject,
     pub asked_at: Timestamp,
     /// Time at which an open ask is denied.
     pub expires_at: Timestamp,
@@ -56,7 +56,8 @@ pub struct Ask {
 /// Subject of an ask.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Asked {
+#[schemars(rename = "Asked")]
+pub enum AskSubject {
     /// Permission to use this tool with this input. Known secrets are masked.
     Tool {
         tool: String,
@@ -115,7 +116,7 @@ written_as! {
 
 /// Answer of a person to an ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum AskAnswer {
     Allow { message: Option<String> },
     Deny { message: Option<String> },
     Text(String),
@@ -134,20 +135,22 @@ pub enum AskRefused {
 impl Ask {
     /// Answers this ask. No other function does. A question can also be denied; the agent then has to continue without
     /// an answer.
-    pub fn answer(&mut self, answer: Answer, by: Option<Actor>, now: Timestamp) -> Result<(), AskRefused> {
+    pub fn answer(&mut self, answer: AskAnswer, by: Option<Actor>, now: Timestamp) -> Result<(), AskRefused> {
         if !self.is_open(now) {
             let status = if self.state == AskState::Open { AskStatus::Expired } else { self.state.status() };
             return Err(AskRefused::Over { id: self.id.clone(), status });
         }
         let answered = |message| Answered { answered_at: now, by, message };
         self.state = match (&self.what, answer) {
-            (Asked::Tool { .. }, Answer::Allow { message }) => AskState::Allowed(answered(message)),
-            (_, Answer::Deny { message }) => AskState::Denied(answered(message)),
-            (Asked::Question { .. }, Answer::Text(text)) => AskState::Answered(answered(Some(text))),
-            (Asked::Question { .. }, Answer::Allow { .. }) => {
+            (AskSubject::Tool { .. }, AskAnswer::Allow { message }) => AskState::Allowed(answered(message)),
+            (_, AskAnswer::Deny { message }) => AskState::Denied(answered(message)),
+            (AskSubject::Question { .. }, AskAnswer::Text(text)) => AskState::Answered(answered(Some(text))),
+            (AskSubject::Question { .. }, AskAnswer::Allow { .. }) => {
                 return Err(AskRefused::NeedsText(self.id.clone()));
             }
-            (Asked::Tool { .. }, Answer::Text(_)) => return Err(AskRefused::NeedsVerdict(self.id.clone())),
+            (AskSubject::Tool { .. }, AskAnswer::Text(_)) => {
+                return Err(AskRefused::NeedsVerdict(self.id.clone()));
+            }
         };
         Ok(())
     }
@@ -186,7 +189,7 @@ pub struct Denial {
     pub last_at: Timestamp,
 }
 
-impl Asked {
+impl AskSubject {
     /// Returns a short label: the tool, or `question`.
     pub fn label(&self) -> &str {
         match self {
@@ -284,7 +287,7 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn ask(what: Asked) -> Ask {
+    fn ask(what: AskSubject) -> Ask {
         let id: AskId = "job-2026-01-05-a1b2c3.1".parse().unwrap();
         let (job, agent) = (id.job.clone(), "coder".parse().unwrap());
         let (asked_at, expires_at, state) = (at(0), at(10), AskState::Open);
@@ -316,7 +319,7 @@ mod tests {
         let open = |from, until| Ask {
             asked_at: at(from),
             expires_at: at(until),
-            ..ask(Asked::Question { question: "Which?".into() })
+            ..ask(AskSubject::Question { question: "Which?".into() })
         };
         let over = |from, to| Ask { state: AskState::Ended { answered_at: at(to) }, ..open(from, 900) };
         for (asks, expected) in [
@@ -337,10 +340,11 @@ mod tests {
 
     #[test]
     fn answers() {
-        let tool = Asked::Tool { tool: "Bash".into(), input: json!({ "command": "ls" }) };
-        let question = Asked::Question { question: "Which?".into() };
-        let (allow, deny) = (Answer::Allow { message: None }, Answer::Deny { message: Some("no".into()) });
-        let text = Answer::Text("that".into());
+        let tool = AskSubject::Tool { tool: "Bash".into(), input: json!({ "command": "ls" }) };
+        let question = AskSubject::Question { question: "Which?".into() };
+        let (allow, deny) =
+            (AskAnswer::Allow { message: None }, AskAnswer::Deny { message: Some("no".into()) });
+        let text = AskAnswer::Text("that".into());
         for (what, answer, now, expected) in [
             (&tool, &allow, 1, Ok(AskStatus::Allowed)),
             (&tool, &deny, 1, Ok(AskStatus::Denied)),
@@ -376,8 +380,8 @@ mod tests {
 
     #[test]
     fn one_flat_shape() {
-        let mut ask = ask(Asked::Tool { tool: "Bash".into(), input: json!({ "command": "ls" }) });
-        ask.answer(Answer::Allow { message: None }, None, at(1)).unwrap();
+        let mut ask = ask(AskSubject::Tool { tool: "Bash".into(), input: json!({ "command": "ls" }) });
+        ask.answer(AskAnswer::Allow { message: None }, None, at(1)).unwrap();
         let written = serde_json::to_string(&ask).unwrap();
         let expected = r#"{"id":"job-2026-01-05-a1b2c3.1","job":"job-2026-01-05-a1b2c3","agent":"coder","attempt":1,"kind":"tool","tool":"Bash","input":{"command":"ls"},"asked_at":"1970-01-01T00:00:00Z","expires_at":"1970-01-01T00:00:10Z","status":"allowed","answered_at":"1970-01-01T00:00:01Z"}"#;
         assert_eq!(written, expected);

@@ -22,7 +22,7 @@ pub struct Settlement {
     /// True if the attempt is known to have used no tool.
     pub used_no_tool: bool,
     /// Usage limit that the attempt reached. The job waits until the limit ends.
-    pub limit: Option<Limit>,
+    pub limit: Option<UsageLimit>,
     /// Time at which the agent ended, if known. The attempt can be settled much later.
     pub ended_at: Option<Timestamp>,
 }
@@ -44,7 +44,7 @@ impl From<Outcome> for Settlement {
 
 /// A usage limit of the provider that an attempt reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limit {
+pub struct UsageLimit {
     /// End of the limit, if the provider reports it.
     pub resets_at: Option<Timestamp>,
 }

@@ -137,10 +137,10 @@ impl Breaker {
     }
 
     fn pause(&self, fuse: &mut BreakerState, now: Timestamp, reason: &str) -> Pause {
-        const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+        const MAX_BREAKER_PAUSE: SignedDuration = SignedDuration::from_hours(24);
         let first = self.pause.duration();
         fuse.pauses = fuse.pauses.saturating_add(1);
-        let pause = Backoff::doubling(first, LONGEST.max(first)).after(fuse.pauses);
+        let pause = Backoff::doubling(first, MAX_BREAKER_PAUSE.max(first)).after(fuse.pauses);
         Pause {
             until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
             reason: cut(reason, 0, LONGEST_REASON),

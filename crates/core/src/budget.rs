@@ -69,37 +69,37 @@ pub struct Spending {
     pub day: Amount,
     pub month: Amount,
     /// Spending that running attempts have reported.
-    pub heard: Amount,
+    pub reported: Amount,
     /// The reservations of running attempts, or their reported spending where that is more.
-    pub held: Amount,
+    pub committed: Amount,
 }
 
 /// Highest cost among an agent's last attempts; none if it is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Dearest {
+pub struct HighestCost {
     pub microdollars: Option<u64>,
     pub tokens: Option<u64>,
 }
 
 /// Spending of all agents at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Ledger {
-    pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, Dearest)>,
+pub struct SpendingLedger {
+    pub agents: std::collections::HashMap<crate::id::AgentName, (Spending, HighestCost)>,
     /// Spending of all agents together, including agents that were removed from the fleet.
     pub fleet: Spending,
 }
 
 /// Time at which a runtime reports its usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tells {
+pub enum UsageReporting {
     /// Reports tokens and dollars with each answer of the model.
-    AllAsItGoes,
+    Continuous,
     /// Reports tokens with each answer; dollars follow from the configured prices.
-    TokensAsItGoes,
+    TokensContinuous,
     /// Reports tokens with each answer, and dollars at the end or earlier.
-    DollarsInTheEnd,
+    CostAtEnd,
     /// May report nothing before the end.
-    AllInTheEnd,
+    AtEnd,
 }
 
 /// Reason to stop an agent because of its budget.
@@ -112,14 +112,16 @@ pub enum Breach {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+#[schemars(rename = "Scope")]
+pub enum BudgetScope {
     Agent,
     Fleet,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Window {
+#[schemars(rename = "Window")]
+pub enum BudgetWindow {
     Job,
     Day,
     Month,
@@ -133,8 +135,8 @@ pub enum Unit {
 }
 
 written_as! {
-    Scope { Agent = "agent", Fleet = "fleet" }
-    Window { Job = "job", Day = "day", Month = "month" }
+    BudgetScope { Agent = "agent", Fleet = "fleet" }
+    BudgetWindow { Job = "job", Day = "day", Month = "month" }
     Unit { Usd = "usd", Tokens = "tokens" }
 }
 
@@ -156,8 +158,8 @@ pub struct Reservation {
 /// A budget that is used up, or has no room for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OverBudget {
-    pub scope: Scope,
-    pub window: Window,
+    pub scope: BudgetScope,
+    pub window: BudgetWindow,
     pub unit: Unit,
     /// The limit, in millionths of a dollar or in tokens, like all following amounts.
     pub limit: u64,
@@ -174,7 +176,7 @@ pub struct OverBudget {
 impl OverBudget {
     /// Checks whether there is room as soon as running attempts end, because their reservations are more than they
     /// spent.
-    pub const fn may_pass(&self) -> bool {
+    pub const fn fits_after_running(&self) -> bool {
         self.spent.saturating_add(self.needed) <= self.limit && self.spent < self.limit
     }
 }
@@ -267,10 +269,14 @@ pub fn assume(usage: Option<JobUsage>, silent: bool, reserved: Reservation) -> O
 /// 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
 pub fn microdollars(dollars: f64) -> u64 {
-    const MOST: f64 = 1e15;
+    const MAX_MICRODOLLARS: f64 = 1e15;
     // Round up, so that rounding never lets spending exceed a limit. Ignore binary errors: 0.07 is slightly more in
     // binary.
-    if dollars.is_nan() { 0 } else { (dollars.clamp(0.0, MOST / 1e6) * 1e6 - 1e-4).ceil().max(0.0) as u64 }
+    if dollars.is_nan() {
+        0
+    } else {
+        (dollars.clamp(0.0, MAX_MICRODOLLARS / 1e6) * 1e6 - 1e-4).ceil().max(0.0) as u64
+    }
 }
 
 impl Spending {
@@ -279,16 +285,16 @@ impl Spending {
         Self {
             day: self.day.plus(more.day),
             month: self.month.plus(more.month),
-            heard: self.heard.plus(more.heard),
-            held: self.held.plus(more.held),
+            reported: self.reported.plus(more.reported),
+            committed: self.committed.plus(more.committed),
         }
     }
 
     /// Returns the spending of ended attempts.
-    const fn settled(&self, window: Window) -> Amount {
+    const fn settled(&self, window: BudgetWindow) -> Amount {
         match window {
-            Window::Day | Window::Job => self.day,
-            Window::Month => self.month,
+            BudgetWindow::Day | BudgetWindow::Job => self.day,
+            BudgetWindow::Month => self.month,
         }
     }
 }
@@ -310,14 +316,14 @@ impl Budget {
         self.per_job_usd.is_some() || self.per_day_usd.is_some() || self.per_month_usd.is_some()
     }
 
-    pub fn limit(&self, window: Window, unit: Unit) -> Option<u64> {
+    pub fn limit(&self, window: BudgetWindow, unit: Unit) -> Option<u64> {
         match (window, unit) {
-            (Window::Job, Unit::Usd) => self.per_job_usd.map(microdollars),
-            (Window::Day, Unit::Usd) => self.per_day_usd.map(microdollars),
-            (Window::Month, Unit::Usd) => self.per_month_usd.map(microdollars),
-            (Window::Job, Unit::Tokens) => self.per_job_tokens,
-            (Window::Day, Unit::Tokens) => self.per_day_tokens,
-            (Window::Month, Unit::Tokens) => self.per_month_tokens,
+            (BudgetWindow::Job, Unit::Usd) => self.per_job_usd.map(microdollars),
+            (BudgetWindow::Day, Unit::Usd) => self.per_day_usd.map(microdollars),
+            (BudgetWindow::Month, Unit::Usd) => self.per_month_usd.map(microdollars),
+            (BudgetWindow::Job, Unit::Tokens) => self.per_job_tokens,
+            (BudgetWindow::Day, Unit::Tokens) => self.per_day_tokens,
+            (BudgetWindow::Month, Unit::Tokens) => self.per_month_tokens,
         }
     }
 }
@@ -334,7 +340,7 @@ impl SpendLimits {
     /// Returns the rest of the job's budget after `spent` by its earlier attempts; none if the job has no such budget.
     fn left_for_job(&self, unit: Unit, spent: Amount) -> Option<u64> {
         let limits =
-            [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(Window::Job, unit));
+            [&self.own, &self.fleet].into_iter().filter_map(|budget| budget.limit(BudgetWindow::Job, unit));
         // Leave at least 1: an attempt without budget is stopped as soon as it reports spending.
         limits.min().map(|limit| limit.saturating_sub(spent.get(unit)).max(1))
     }
@@ -346,14 +352,14 @@ impl SpendLimits {
         own: &'s Spending,
         fleet: &'s Spending,
     ) -> impl Iterator<Item = OverBudget> + 's {
-        let owners = [(Scope::Agent, &self.own, own), (Scope::Fleet, &self.fleet, fleet)];
+        let owners = [(BudgetScope::Agent, &self.own, own), (BudgetScope::Fleet, &self.fleet, fleet)];
         owners.into_iter().flat_map(move |(scope, budget, spending)| {
-            [Window::Day, Window::Month].into_iter().filter_map(move |window| {
+            [BudgetWindow::Day, BudgetWindow::Month].into_iter().filter_map(move |window| {
                 let limit = budget.limit(window, unit)?;
-                let heard = spending.heard.get(unit);
-                let spent = spending.settled(window).get(unit).saturating_add(heard);
-                let reserved = spending.held.get(unit).saturating_sub(heard);
-                let end = if window == Window::Day { self.day.end } else { self.month.end };
+                let reported = spending.reported.get(unit);
+                let spent = spending.settled(window).get(unit).saturating_add(reported);
+                let reserved = spending.committed.get(unit).saturating_sub(reported);
+                let end = if window == BudgetWindow::Day { self.day.end } else { self.month.end };
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed: 0, until: Some(end) })
             })
         })
@@ -365,14 +371,14 @@ impl SpendLimits {
         &self,
         spent: Amount,
         own: &Spending,
-        dearest: Dearest,
+        highest_cost: HighestCost,
         fleet: &Spending,
     ) -> Result<Reservation, OverBudget> {
         let mut amount = Amount::default();
         for unit in [Unit::Usd, Unit::Tokens] {
-            let dearest = match unit {
-                Unit::Usd => dearest.microdollars,
-                Unit::Tokens => dearest.tokens,
+            let highest_cost = match unit {
+                Unit::Usd => highest_cost.microdollars,
+                Unit::Tokens => highest_cost.tokens,
             };
             let of_job = self.left_for_job(unit, spent);
             let smallest = self.windows(unit, own, fleet).map(|window| window.limit).min();
@@ -380,7 +386,7 @@ impl SpendLimits {
                 amount.set(unit, of_job.unwrap_or(0));
                 continue;
             };
-            let known = of_job.or(dearest).map(|wish| wish.clamp(1, smallest));
+            let known = of_job.or(highest_cost).map(|wish| wish.clamp(1, smallest));
             let left = |window: &OverBudget| {
                 window.limit.saturating_sub(window.spent).saturating_sub(window.reserved)
             };
@@ -401,7 +407,7 @@ impl SpendLimits {
 
     /// Returns the budget that is exceeded while an attempt runs, if there is one. `job` is the spending of the job so
     /// far, including this attempt. Reservations of other attempts do not count.
-    pub fn passed(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
+    pub fn exceeded(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         self.find_budget(job, own, fleet, |budget| budget.spent > budget.limit)
     }
 
@@ -419,11 +425,11 @@ impl SpendLimits {
         wanted: impl Fn(&OverBudget) -> bool,
     ) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
-            let of_job = [(Scope::Agent, &self.own), (Scope::Fleet, &self.fleet)];
+            let of_job = [(BudgetScope::Agent, &self.own), (BudgetScope::Fleet, &self.fleet)];
             let of_job = of_job.into_iter().filter_map(|(scope, budget)| {
-                let limit = budget.limit(Window::Job, unit)?;
+                let limit = budget.limit(BudgetWindow::Job, unit)?;
                 let spent = job.get(unit);
-                let (window, reserved, needed) = (Window::Job, 0, 0);
+                let (window, reserved, needed) = (BudgetWindow::Job, 0, 0);
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed, until: None })
             });
             let of_job = of_job.min_by_key(|of_job| of_job.limit);

@@ -133,7 +133,7 @@ impl FromStr for Cron {
         if text.is_empty() {
             return Err(CronError::Empty);
         }
-        if text.len() > LONGEST {
+        if text.len() > MAX_EXPRESSION {
             return Err(CronError::TooLong);
         }
         let spelled_out = match text.strip_prefix('@') {
@@ -158,7 +158,7 @@ impl FromStr for Cron {
 }
 
 /// Limit above any expression that a person writes. A longer expression is rejected before it is parsed.
-const LONGEST: usize = 1_000;
+const MAX_EXPRESSION: usize = 1_000;
 
 fn parser() -> CronParser {
     CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).sloppy_ranges(true).build()
@@ -201,7 +201,7 @@ fn blame_a_field(fields: &[&str], error: &croner::errors::CronError) -> CronErro
 pub enum CronError {
     #[error("cron expression is empty; for example \"0 9 * * MON-FRI\" is 9:00 on weekdays")]
     Empty,
-    #[error("cron expression is longer than {LONGEST} characters")]
+    #[error("cron expression is longer than {MAX_EXPRESSION} characters")]
     TooLong,
     #[error(
         "cron expression has {0} fields; expected 5 (minute hour day month weekday) or 6 (with leading seconds)"

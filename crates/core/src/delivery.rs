@@ -73,7 +73,7 @@ impl Delivery {
     }
 
     /// Returns the firing context of this delivery.
-    pub fn occasion(self, now: Timestamp) -> FiringContext {
+    pub fn firing_context(self, now: Timestamp) -> FiringContext {
         match self {
             Self::Webhook(webhook) => {
                 let task = webhook.task(now);
@@ -236,7 +236,7 @@ mod tests {
             let Delivery::Chat(message) = message("x") else { unreachable!() };
             let (channel, thread) = (channel.to_owned(), thread.map(str::to_owned));
             let delivery = Delivery::Chat(Message { channel, thread, ..message });
-            delivery.occasion(Timestamp::UNIX_EPOCH).chat.unwrap()
+            delivery.firing_context(Timestamp::UNIX_EPOCH).chat.unwrap()
         };
         for (channel, thread, expected) in [
             ("C1", None, "slack C1"),
@@ -247,7 +247,7 @@ mod tests {
         ] {
             assert_eq!(chat(channel, thread), expected);
         }
-        assert_eq!(webhook("push", json!(1)).occasion(Timestamp::UNIX_EPOCH).chat, None);
+        assert_eq!(webhook("push", json!(1)).firing_context(Timestamp::UNIX_EPOCH).chat, None);
     }
 
     #[test]
@@ -319,7 +319,8 @@ mod tests {
                 "labels": [{"name": "bug"}, "plain"], "assignee": {"login": "bob"}},
             "sender": {"login": "carl"}, "repository": {"full_name": "o/r"},
         });
-        let FiringContext { task, payload: kept, .. } = webhook("issues", payload.clone()).occasion(now);
+        let FiringContext { task, payload: kept, .. } =
+            webhook("issues", payload.clone()).firing_context(now);
         assert_eq!(kept, Some(payload));
         assert_eq!((task.title.as_str(), task.body.as_str(), task.url.as_str()), ("T", "B", "https://x/7"));
         assert_eq!(
@@ -335,10 +336,10 @@ mod tests {
         );
 
         for odd in [json!(null), json!([1]), json!("text"), json!({"issue": 5, "labels": {}, "action": {}})] {
-            let task = webhook("push", odd).occasion(now).task;
+            let task = webhook("push", odd).firing_context(now).task;
             assert_eq!((task.title.as_str(), task.body.as_str()), ("Webhook: push", ""));
         }
-        let task = message("!go\nplease").occasion(now).task;
+        let task = message("!go\nplease").firing_context(now).task;
         assert_eq!(
             (task.title.as_str(), task.body.as_str(), task.source_id.as_str()),
             ("!go", "!go\nplease", "1.2")

@@ -13,7 +13,7 @@ use crate::hook::HookKind;
 use crate::id::{AgentName, JobId, ScheduleId, ScheduleName, TokenName};
 use crate::job::{CancelReason, ErrorKind, ExitReason, Job, JobRecord, JobState, Outcome, Termination};
 use crate::report::ReportedOutcome;
-use crate::retention::Limit;
+use crate::retention::RetentionLimit;
 use crate::schedule::{DisabledBy, SkipReason};
 use crate::server::Scope;
 use crate::trigger::FiringKey;
@@ -77,7 +77,7 @@ impl Event {
     }
 
     /// Returns `agent` or `agent/schedule`; an empty text if the event concerns the whole fleet.
-    pub fn whose(&self) -> String {
+    pub fn subject(&self) -> String {
         match (&self.agent, &self.schedule) {
             (Some(agent), Some(schedule)) => format!("{agent}/{schedule}"),
             (Some(agent), None) => agent.to_string(),
@@ -139,7 +139,7 @@ pub enum Fact {
         attempts: u32,
         /// The exceeded limit. None if the job was deleted on request, as an earlier version recorded that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        limit: Option<Limit>,
+        limit: Option<RetentionLimit>,
     },
     /// The schedule is new or has a changed trigger.
     #[serde(rename = "schedule:armed")]

@@ -44,8 +44,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    pub fn passes(&self, occasion: &FiringContext) -> bool {
-        let FiringContext { task, payload, .. } = occasion;
+    pub fn passes(&self, firing_context: &FiringContext) -> bool {
+        let FiringContext { task, payload, .. } = firing_context;
         let metadata = |key: &str| task.metadata.get(key).map(String::as_str);
         let labelled = |wanted: &String| task.labels.iter().any(|label| same_word(label, wanted));
         let at = |pointer: &String| payload.as_ref().and_then(|payload| payload.pointer(pointer));
@@ -94,7 +94,7 @@ mod tests {
             ..Task::default()
         };
         let payload = Some(json!({"sender": {"type": "User"}, "commits": [{"id": 7}], "a/b": null}));
-        let occasion = FiringContext { task, payload, ..FiringContext::default() };
+        let firing_context = FiringContext { task, payload, ..FiringContext::default() };
         for (filter, expected) in [
             (json!({}), true),
             (json!({"actions": ["closed", "opened"]}), true),
@@ -123,7 +123,7 @@ mod tests {
             (json!({"payload": {"no pointer": 1}}), false),
         ] {
             let read: Filter = serde_json::from_value(filter.clone()).unwrap();
-            assert_eq!(read.passes(&occasion), expected, "{filter}");
+            assert_eq!(read.passes(&firing_context), expected, "{filter}");
             assert_eq!(serde_json::to_value(&read).unwrap(), filter, "only what was set is written");
         }
         let nothing = FiringContext::default();

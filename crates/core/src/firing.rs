@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::job::{NewJob, TriggerType};
-use crate::prompt::{self, Author, Context, Standing, Template, Upstream, Variables};
+use crate::prompt::{self, AuthorTrust, Context, PromptAuthor, Template, Upstream, Variables};
 use crate::roster::{Agent, Schedule};
 use crate::trigger::{FiringContext, FiringKey, Task, TriggerConfig};
 use crate::trust::Treatment;
@@ -19,7 +19,7 @@ pub struct Firing<'a> {
     pub key: &'a FiringKey,
     /// Due time, if the clock fired it.
     pub due: Option<Timestamp>,
-    pub occasion: &'a FiringContext,
+    pub firing_context: &'a FiringContext,
     /// Time zone of the machine, used without a schedule.
     pub zone: &'a TimeZone,
 }
@@ -55,8 +55,8 @@ impl Firing<'_> {
             prompt: Some(self.prompt(item, now)),
             origin: None,
             work_item: item.cloned(),
-            chat: self.occasion.chat.clone(),
-            confined: self.occasion.confined.clone(),
+            chat: self.firing_context.chat.clone(),
+            confined: self.firing_context.confined.clone(),
             not_before: self.opens(now),
         }
     }
@@ -70,7 +70,7 @@ impl Firing<'_> {
 
     fn trigger_type(&self) -> TriggerType {
         match self.key.as_str().split_once(':') {
-            Some(("manual", _)) if self.occasion.by_page => TriggerType::Web,
+            Some(("manual", _)) if self.firing_context.by_page => TriggerType::Web,
             Some(("manual", _)) => TriggerType::Manual,
             Some(("webhook", _)) => TriggerType::Webhook,
             Some(("chat", message)) if message.starts_with("slack:") => TriggerType::Slack,
@@ -81,45 +81,45 @@ impl Firing<'_> {
     }
 
     /// Returns the author of the item or task, as its source states it.
-    fn author<'a>(&'a self, item: Option<&'a WorkItem>) -> Author<'a> {
+    fn author<'a>(&'a self, item: Option<&'a WorkItem>) -> PromptAuthor<'a> {
         let of_item = item.and_then(|item| item.metadata.get("author")?.as_str());
         let of_task =
-            || self.occasion.task.metadata.get("author").map(String::as_str).filter(|_| item.is_none());
-        Author { name: of_item.or_else(of_task), standing: self.standing(item) }
+            || self.firing_context.task.metadata.get("author").map(String::as_str).filter(|_| item.is_none());
+        PromptAuthor { name: of_item.or_else(of_task), trust: self.trust(item) }
     }
 
     /// Returns the trust in the author. Authors were checked before the firing got here.
-    fn standing(&self, item: Option<&WorkItem>) -> Standing {
+    fn trust(&self, item: Option<&WorkItem>) -> AuthorTrust {
         let trusts = self.agent.trusts(self.schedule);
         // A folder on this machine belongs to the owner.
         let is_own = item.is_some_and(|item| item.id.source() == "files");
-        if self.occasion.confined.is_some() {
-            Standing::Stranger
+        if self.firing_context.confined.is_some() {
+            AuthorTrust::Stranger
         } else if trusts.is_empty() || self.key.is_by_hand() {
-            Standing::NotAsked
+            AuthorTrust::NotAsked
         } else if !is_own && trusts.iter().all(|trust| trust.for_strangers() == Treatment::Allow) {
-            Standing::Allowed
+            AuthorTrust::Allowed
         } else {
-            Standing::Trusted
+            AuthorTrust::Trusted
         }
     }
 
     fn prompt(&self, item: Option<&WorkItem>, now: Timestamp) -> String {
-        let given = self.occasion.prompt.as_deref();
+        let given = self.firing_context.prompt.as_deref();
         let own = self.schedule.and_then(|schedule| schedule.prompt.as_deref());
         let text = prompt::choose(given, own, self.agent.settings.default_prompt.as_deref());
         let trigger = self.schedule.map_or("manual", |schedule| schedule.trigger.type_name());
         let zone = self.schedule.map_or(self.zone, |schedule| schedule.zone.time_zone());
-        let upstream = Upstream::of(trigger, &self.occasion.task);
+        let upstream = Upstream::of(trigger, &self.firing_context.task);
         let context = Context {
             now: &now.to_zoned(zone.clone()),
             agent: &self.agent.name,
             schedule: self.schedule.map(|schedule| &schedule.name),
-            firing: prompt::Firing { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
-            task: &self.occasion.task,
+            firing: prompt::PromptFiring { trigger, key: self.key, fired_at: now, scheduled_for: self.due },
+            task: &self.firing_context.task,
             work_item: item,
             upstream: upstream.as_ref(),
-            payload: self.occasion.payload.as_ref(),
+            payload: self.firing_context.payload.as_ref(),
             author: self.author(item),
         };
         let variables = Variables::of(trigger, item.is_some());
@@ -146,12 +146,12 @@ mod tests {
         let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
         schedule.prompt = (!own.is_empty()).then(|| own.to_owned());
         let due: Timestamp = "2026-01-05T09:00:00Z".parse().unwrap();
-        let occasion = match given {
+        let firing_context = match given {
             Some(given) => FiringContext::by_hand(key, Some(given.to_owned())),
             None => FiringContext::by_clock(&schedule, key, due),
         };
         let (schedule, due, zone) = (Some(&schedule), Some(due), &TimeZone::UTC);
-        Firing { agent: &agent, schedule, key, due, occasion: &occasion, zone }
+        Firing { agent: &agent, schedule, key, due, firing_context: &firing_context, zone }
             .job(None, "2026-01-05T09:00:01Z".parse().unwrap())
     }
 
@@ -194,10 +194,11 @@ mod tests {
             serde_json::from_str(r#"{"active_hours":{"start":"09:00","end":"17:00"}}"#).unwrap();
         agent.schedules.push(schedule);
         let open = |occurrence: Occurrence<'_>, now: &str| {
-            let (key, occasion) = (occurrence.key(0), FiringContext::default());
+            let (key, firing_context) = (occurrence.key(0), FiringContext::default());
             let schedule = Some(&agent.schedules[0]);
             let (due, zone) = (None, &TimeZone::UTC);
-            let firing = Firing { agent: &agent, schedule, key: &key, due, occasion: &occasion, zone };
+            let firing =
+                Firing { agent: &agent, schedule, key: &key, due, firing_context: &firing_context, zone };
             firing.job(None, now.parse().unwrap()).not_before.map(|at| at.to_string())
         };
         let hook = Occurrence::Webhook { delivery_id: "1" };
@@ -225,8 +226,9 @@ mod tests {
             let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
             (agent.settings.trust, schedule.trust) = (of_agent, own);
             let (key, due) = (Occurrence::Interval(1).key(0), None);
-            let (schedule, occasion, zone) = (Some(&schedule), &FiringContext::default(), &TimeZone::UTC);
-            let firing = Firing { agent: &agent, schedule, key: &key, due, occasion, zone };
+            let (schedule, firing_context, zone) =
+                (Some(&schedule), &FiringContext::default(), &TimeZone::UTC);
+            let firing = Firing { agent: &agent, schedule, key: &key, due, firing_context, zone };
             let job = firing.job(Some(&item(source)), "2026-01-05T09:00:00Z".parse().unwrap());
             let prompt = job.prompt.unwrap();
             let line = prompt.lines().find(|line| line.contains("this is your task")).unwrap();

@@ -28,8 +28,8 @@ pub struct Followups {
     pub from: Vec<String>,
 }
 
-const MIN_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
-const EXPIRES: SignedDuration = SignedDuration::from_hours(7 * 24);
+const MIN_FOLLOWUP_INTERVAL: SignedDuration = SignedDuration::from_mins(1);
+const CHAIN_EXPIRES_AFTER: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// State of a chain when another follow-up is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,10 +78,11 @@ impl Followups {
             return Err(FollowupRefused::TooMany { made: chain.made, max });
         }
         let after = |from: Timestamp, wait: SignedDuration| from.checked_add(wait).unwrap_or(Timestamp::MAX);
-        let begins = wanted.max(after(now, self.min_interval.map_or(MIN_INTERVAL, Interval::duration)));
-        let end = after(chain.began, self.expires.map_or(EXPIRES, Interval::duration));
+        let begins =
+            wanted.max(after(now, self.min_interval.map_or(MIN_FOLLOWUP_INTERVAL, Interval::duration)));
+        let end = after(chain.began, self.expires.map_or(CHAIN_EXPIRES_AFTER, Interval::duration));
         if begins > end {
-            let expires = self.expires.unwrap_or(Interval::seconds(EXPIRES.as_secs()));
+            let expires = self.expires.unwrap_or(Interval::seconds(CHAIN_EXPIRES_AFTER.as_secs()));
             let began = chain.began;
             return Err(if wanted > end || now > end {
                 FollowupRefused::TooLong { began, expires }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::job::{FailReason, Job, JobState, Outcome};
 use crate::report::Report;
-use crate::shape::{Agent, Hook, HookAction, HookEvent, Hooks};
+use crate::shape::{AgentConfig, Hook, HookAction, HookEvent, Hooks};
 use crate::word::written_as;
 
 /// The two lists of hooks in the config.
@@ -121,7 +121,7 @@ impl Hook {
 }
 
 impl HookOutline {
-    pub fn all_of(agent: &Agent) -> Vec<Self> {
+    pub fn all_of(agent: &AgentConfig) -> Vec<Self> {
         let hooks = agent.hooks.iter().flat_map(Hooks::all);
         let outline = |(number, (list, hook)): (u32, (HookList, &Hook))| Self {
             number,
@@ -145,7 +145,7 @@ impl HookOutline {
 
     /// Finds the hook of a run, if the config still has it at this position with the same name and kind. If its other
     /// keys changed meanwhile, it runs with the new ones.
-    pub fn find<'a>(agent: &'a Agent, run: &HookRun) -> Option<&'a Hook> {
+    pub fn find<'a>(agent: &'a AgentConfig, run: &HookRun) -> Option<&'a Hook> {
         let hooks = agent.hooks.as_ref()?;
         let (list, hook) = hooks.all().nth(usize::try_from(run.number).ok()?.checked_sub(1)?)?;
         (list == run.list && hook.kind() == run.kind && hook.name == run.name).then_some(hook)
@@ -208,7 +208,7 @@ impl HookContext {
     /// it is available here.
     pub fn of(
         job: &Job,
-        agent: Option<&Agent>,
+        agent: Option<&AgentConfig>,
         output: Option<String>,
         metadata: Option<Value>,
     ) -> Option<Self> {

@@ -56,7 +56,7 @@ impl FromStr for BootTime {
 }
 
 /// Smallest difference that counts as a step, because the two clocks cannot be read at the same instant.
-pub const SMALLEST: SignedDuration = SignedDuration::from_secs(1);
+pub const MIN_CLOCK_STEP: SignedDuration = SignedDuration::from_secs(1);
 
 /// A wall time, with the boot clock at that time if it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ impl Moment {
     /// clock was set meanwhile.
     pub fn on_clock_of(self, now: Self) -> Timestamp {
         match now.step_since(self) {
-            Some(step) if step.abs() >= SMALLEST => self.wall.checked_add(step).unwrap_or(self.wall),
+            Some(step) if step.abs() >= MIN_CLOCK_STEP => self.wall.checked_add(step).unwrap_or(self.wall),
             Some(_) | None => self.wall,
         }
     }

@@ -121,7 +121,7 @@ impl OutputMessage {
     }
 
     /// Formats such a line for people: `attempt 2 (attempt 1 failed: exit code 3 (exit))`.
-    pub fn border(which: &str, extra: &Map<String, Value>) -> String {
+    pub fn attempt_heading(which: &str, extra: &Map<String, Value>) -> String {
         match extra.get(Self::BEFORE).and_then(Value::as_str) {
             Some(before) => {
                 let words: Vec<&str> = before.split_whitespace().collect();

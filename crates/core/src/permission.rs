@@ -30,7 +30,7 @@ pub struct Permissions {
 
 /// Decision about one use of a tool, ordered from the least to the most strict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum ToolVerdict {
     Allow,
     Ask,
     Deny { rule: String },
@@ -43,29 +43,29 @@ pub fn decide(
     schedule: Option<&Permissions>,
     tool: &str,
     input: &Value,
-) -> Verdict {
-    let of_agent = agent.map(|rules| rules.verdict(tool, input).unwrap_or(Verdict::Ask));
+) -> ToolVerdict {
+    let of_agent = agent.map(|rules| rules.verdict(tool, input).unwrap_or(ToolVerdict::Ask));
     let of_schedule = schedule.and_then(|rules| {
-        let unnamed = rules.allow.is_some().then_some(Verdict::Ask);
+        let unnamed = rules.allow.is_some().then_some(ToolVerdict::Ask);
         rules.verdict(tool, input).or(unnamed)
     });
-    of_agent.into_iter().chain(of_schedule).max().unwrap_or(Verdict::Ask)
+    of_agent.into_iter().chain(of_schedule).max().unwrap_or(ToolVerdict::Ask)
 }
 
 impl Permissions {
     /// Returns the decision of these rules; none if no rule matches.
-    fn verdict(&self, tool: &str, input: &Value) -> Option<Verdict> {
+    fn verdict(&self, tool: &str, input: &Value) -> Option<ToolVerdict> {
         let could = |rules: &Option<Vec<Rule>>| {
             rules.iter().flatten().find(|rule| rule.could_mean(tool, input)).map(Rule::to_string)
         };
         if let Some(rule) = could(&self.deny) {
-            return Some(Verdict::Deny { rule });
+            return Some(ToolVerdict::Deny { rule });
         }
         if could(&self.ask).is_some() {
-            return Some(Verdict::Ask);
+            return Some(ToolVerdict::Ask);
         }
         let allowed = self.allow.iter().flatten().any(|rule| rule.surely_means(tool, input));
-        allowed.then_some(Verdict::Allow)
+        allowed.then_some(ToolVerdict::Allow)
     }
 }
 

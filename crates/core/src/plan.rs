@@ -23,7 +23,7 @@ use std::collections::{HashMap, HashSet};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::budget::{Ledger, OverBudget};
+use crate::budget::{OverBudget, SpendingLedger};
 use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
 use crate::job::Requeued;
@@ -34,11 +34,11 @@ use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
-pub use held::{Held, Holds};
+pub use held::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
-pub use slots::AwaitedSeat;
-use slots::{ProviderSlots, Taking};
+pub use slots::SlotWait;
+use slots::{ProviderSlots, SlotResult};
 
 /// State of the store at one moment.
 #[derive(Debug, Clone, Default)]
@@ -49,7 +49,7 @@ pub struct Snapshot {
     /// Firings without jobs yet; those of one schedule in their order.
     pub preparing: Vec<Preparing>,
     /// Spending; empty if no budget is set.
-    pub ledger: Ledger,
+    pub ledger: SpendingLedger,
     /// State of the agents' providers.
     pub providers: HashMap<String, ProviderState>,
     /// The boot clock, if it was read.
@@ -114,13 +114,13 @@ impl Preparing {
     /// schedules that are always due would take every place before the work source has answered. None if no place is
     /// kept any more.
     fn keeps_place_until(&self, now: Timestamp) -> Option<Timestamp> {
-        let until = self.since.checked_add(KEPT_FOR_A_LOOK).ok()?;
+        let until = self.since.checked_add(PLACE_KEPT_FOR_POLL).ok()?;
         (!self.in_trouble && self.since <= now && now < until).then_some(until)
     }
 }
 
 /// Longer than a healthy work source takes to answer.
-const KEPT_FOR_A_LOOK: SignedDuration = SignedDuration::from_secs(2);
+const PLACE_KEPT_FOR_POLL: SignedDuration = SignedDuration::from_secs(2);
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveJob {
@@ -184,7 +184,7 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Settle the attempt as lost, because its lease has expired.
-    Lapse { job: JobId, epoch: i64 },
+    Expire { job: JobId, epoch: i64 },
     /// End the processes of a running job whose stop was requested. Repeated until the job has ended.
     Stop { job: JobId },
     /// Cancel the job to make room for the following firing.
@@ -256,7 +256,7 @@ impl Hold {
 pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
     let mut plan = Draft { now, actions: Vec::new(), wake_at: None };
     plan.ends(snapshot);
-    let crowds = Crowds::of(roster);
+    let shared_intervals = SharedIntervals::of(roster);
     let mut slots = ProviderSlots::of(roster, snapshot);
     for agent in &roster.agents {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
@@ -271,7 +271,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
             plan.actions.extend(snapshot.to_prepare(schedule.id).map(prepare));
             if let Some(record) = snapshot.schedules.get(&schedule.id) {
                 let live = Live::of(agent, schedule, snapshot);
-                plan.firings(schedule, record, (&live, snapshot), &mut places, &crowds);
+                plan.firings(schedule, record, (&live, snapshot), &mut places, &shared_intervals);
             }
         }
         match over {
@@ -329,7 +329,7 @@ impl Draft {
         for job in &snapshot.jobs {
             let LiveState::Running { epoch, lease_until, cancel } = job.state else { continue };
             if lease_until <= self.now {
-                self.actions.push(Action::Lapse { job: job.id.clone(), epoch });
+                self.actions.push(Action::Expire { job: job.id.clone(), epoch });
             } else {
                 self.wake(lease_until);
                 self.actions.extend(cancel.then(|| Action::Stop { job: job.id.clone() }));
@@ -343,7 +343,7 @@ impl Draft {
         record: &ScheduleRecord,
         (live, snapshot): (&Live<'_>, &Snapshot),
         places: &mut Places,
-        crowds: &Crowds,
+        shared_intervals: &SharedIntervals,
     ) {
         let (now, id) = (snapshot.moment(self.now), schedule.id);
         if let Some(ends) = record.pause_ends(now) {
@@ -363,8 +363,8 @@ impl Draft {
             self.actions.push(Action::Recount { schedule: id });
             return;
         }
-        let crowded = crowds.share(schedule);
-        let look = due::Look { now: self.now, schedule, record, live, crowded, snapshot };
+        let crowded = shared_intervals.share(schedule);
+        let look = due::DueCheck { now: self.now, schedule, record, live, crowded, snapshot };
         let verdict = look.verdict(places);
         if let Some(wake) = verdict.wake_at {
             self.wake(wake);
@@ -408,12 +408,12 @@ impl Draft {
                     }
                     // Whatever prevents its provider from taking a job ends at a known time or with an event.
                     let fallback = match slots.take(agent, job, self.now) {
-                        Taking::Taken { fallback } => fallback,
-                        Taking::Opens(opens) => {
+                        SlotResult::Taken { fallback } => fallback,
+                        SlotResult::Opens(opens) => {
                             self.wake(opens);
                             continue;
                         }
-                        Taking::Full => continue,
+                        SlotResult::Full => continue,
                     };
                     free -= 1;
                     self.actions.push(Action::Start {
@@ -511,17 +511,17 @@ impl Places {
 
 /// Number of schedules with the same interval. Only schedules with equal intervals need to be spread.
 #[derive(Debug)]
-struct Crowds(HashMap<Interval, usize>);
+struct SharedIntervals(HashMap<Interval, usize>);
 
-impl Crowds {
+impl SharedIntervals {
     fn of(roster: &Roster) -> Self {
-        let mut crowds = HashMap::new();
+        let mut shared_intervals = HashMap::new();
         for schedule in roster.agents.iter().flat_map(|agent| &agent.schedules) {
             if let TriggerConfig::Interval { interval } = schedule.trigger {
-                *crowds.entry(interval).or_default() += 1;
+                *shared_intervals.entry(interval).or_default() += 1;
             }
         }
-        Self(crowds)
+        Self(shared_intervals)
     }
 
     fn share(&self, schedule: &Schedule) -> bool {

@@ -93,7 +93,7 @@ impl Retry {
     /// Returns the wait before the attempt that follows attempt `ended` (from 1); none if no attempt follows. `reasons`
     /// are the names of the failure: the exit reason and, if known, the error kind.
     pub fn wait_after(&self, ended: u32, reasons: &[&str]) -> Option<SignedDuration> {
-        const LONGEST: SignedDuration = SignedDuration::from_hours(24);
+        const MAX_RETRY_WAIT: SignedDuration = SignedDuration::from_hours(24);
         // An attempt that was stopped for its budget also has the exit reason `error`. Retry it only if `budget` is
         // listed.
         let reasons = if reasons.contains(&"budget") { &["budget"] } else { reasons };
@@ -101,7 +101,7 @@ impl Retry {
         if !wanted || ended >= self.max_attempts {
             return None;
         }
-        Some(Backoff::doubling(self.backoff.duration(), LONGEST).after(ended))
+        Some(Backoff::doubling(self.backoff.duration(), MAX_RETRY_WAIT).after(ended))
     }
 }
 
@@ -187,8 +187,8 @@ pub struct Timing {
 impl Timing {
     /// Returns the maximum lateness at which a missed firing still runs.
     pub fn latest(&self) -> Option<SignedDuration> {
-        const RUN_ALL: SignedDuration = SignedDuration::from_hours(24);
-        let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL);
+        const RUN_ALL_WITHIN: SignedDuration = SignedDuration::from_hours(24);
+        let fallback = (self.misfire == Misfire::RunAll).then_some(RUN_ALL_WITHIN);
         self.max_lateness.map(Interval::duration).or(fallback)
     }
 
@@ -198,16 +198,16 @@ impl Timing {
     }
 
     /// Returns the key that prevents a firing due at `at`. `zone` is the zone of the schedule.
-    pub fn closed_by(&self, at: Timestamp, zone: &TimeZone) -> Option<Closed> {
+    pub fn closed_by(&self, at: Timestamp, zone: &TimeZone) -> Option<ClosedBy> {
         if let Some(start) = self.start_at.filter(|start| at < *start) {
-            Some(Closed::StartAt(start))
+            Some(ClosedBy::StartAt(start))
         } else if self.end_at.is_some_and(|end| at >= end) {
-            Some(Closed::EndAt)
+            Some(ClosedBy::EndAt)
         } else if self.exclude_dates.contains(&zone.to_datetime(at).date()) {
-            Some(Closed::ExcludeDates)
+            Some(ClosedBy::ExcludeDates)
         } else {
             let outside = self.active_hours.as_ref().is_some_and(|hours| !hours.contain(at, zone));
-            outside.then_some(Closed::ActiveHours)
+            outside.then_some(ClosedBy::ActiveHours)
         }
     }
 
@@ -238,14 +238,14 @@ impl Timing {
 
 /// The key of a schedule's calendar that prevents a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Closed {
+pub enum ClosedBy {
     StartAt(Timestamp),
     EndAt,
     ExcludeDates,
     ActiveHours,
 }
 
-impl Closed {
+impl ClosedBy {
     pub fn sentence(self) -> String {
         match self {
             Self::StartAt(start) => format!("nothing is due before its `start_at` ({start:.0})"),
@@ -487,12 +487,12 @@ mod tests {
         let hours = r#""active_hours":{"start":"09:00","end":"17:00"}"#;
         for (timing, expected) in [
             ("{}".to_owned(), None),
-            (format!("{{{hours}}}"), Some(Closed::ActiveHours)),
-            (format!(r#"{{{hours},"exclude_dates":["2026-01-05"]}}"#), Some(Closed::ExcludeDates)),
-            (format!(r#"{{{hours},"end_at":"2026-01-05T00:00:00Z"}}"#), Some(Closed::EndAt)),
+            (format!("{{{hours}}}"), Some(ClosedBy::ActiveHours)),
+            (format!(r#"{{{hours},"exclude_dates":["2026-01-05"]}}"#), Some(ClosedBy::ExcludeDates)),
+            (format!(r#"{{{hours},"end_at":"2026-01-05T00:00:00Z"}}"#), Some(ClosedBy::EndAt)),
             (
                 format!(r#"{{{hours},"start_at":"2026-02-01T00:00:00Z"}}"#),
-                Some(Closed::StartAt(at("2026-02-01T00:00:00Z"))),
+                Some(ClosedBy::StartAt(at("2026-02-01T00:00:00Z"))),
             ),
         ] {
             let timing: Timing = serde_json::from_str(&timing).unwrap();

@@ -16,10 +16,10 @@ mod template;
 mod tests;
 mod variables;
 
-pub use author::{Author, Standing};
-pub use context::{Context, Firing, Upstream};
+pub use author::{AuthorTrust, PromptAuthor};
+pub use context::{Context, PromptFiring, Upstream};
 pub use outside::one_line;
-use outside::{Outside, Part};
+use outside::{OutsideText, PromptPart};
 pub use template::Template;
 pub use variables::Variables;
 
@@ -47,7 +47,7 @@ pub fn render(template: &Template, context: &Context<'_>) -> Result<String, Prom
 pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String, PromptError> {
     let mut parts = template.parts(context)?;
     if let Some(item) = context.work_item {
-        if let Some(Part::Own(text)) = parts.last_mut() {
+        if let Some(PromptPart::Own(text)) = parts.last_mut() {
             text.truncate(text.trim_end().len());
         }
         parts.extend(item_parts(item, &context.author.labels().task));
@@ -55,12 +55,12 @@ pub fn build_prompt(template: &Template, context: &Context<'_>) -> Result<String
     Ok(outside::lay_out(&parts))
 }
 
-fn item_parts(item: &WorkItem, label: &str) -> Vec<Part> {
-    let own = |text: &str| Part::Own(text.to_owned());
-    let line = |text: &str| Part::Outside(Outside::line(text));
+fn item_parts(item: &WorkItem, label: &str) -> Vec<PromptPart> {
+    let own = |text: &str| PromptPart::Own(text.to_owned());
+    let line = |text: &str| PromptPart::Outside(OutsideText::line(text));
     let mut parts = vec![own("\n\n## Work Item: "), line(&item.title), own("\n\n")];
     if !item.description.trim().is_empty() {
-        parts.extend([Part::Outside(Outside::block(&item.description, label)), own("\n\n")]);
+        parts.extend([PromptPart::Outside(OutsideText::block(&item.description, label)), own("\n\n")]);
     }
     let facts = [
         ("Source", item.id.source()),
@@ -70,7 +70,7 @@ fn item_parts(item: &WorkItem, label: &str) -> Vec<Part> {
         ("URL", &item.url),
     ];
     for (name, value) in facts.into_iter().filter(|(_, value)| !value.is_empty()) {
-        parts.extend([Part::Own(format!("- **{name}:** ")), line(value), own("\n")]);
+        parts.extend([PromptPart::Own(format!("- **{name}:** ")), line(value), own("\n")]);
     }
     parts.pop();
     parts

@@ -82,9 +82,9 @@ impl ProviderSlot {
 }
 
 /// Maximum time until a reset that is believed. The longest known limit is a week.
-const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
+const MAX_RESET_WAIT: SignedDuration = SignedDuration::from_hours(8 * 24);
 /// Time without a limit after which the next one counts as the first again.
-const FORGOTTEN: SignedDuration = SignedDuration::from_hours(1);
+const LIMIT_FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_hours(1);
 
 impl Parked {
     /// Returns a sentence, for example `claude is used up: You've hit your limit`.
@@ -95,7 +95,7 @@ impl Parked {
     /// Checks whether the limit began in the future, because the clock was set back, without a reported end. Such a
     /// limit does not apply.
     fn is_from_ahead(&self, now: Timestamp) -> bool {
-        self.since > now && self.until.duration_since(self.since) <= LONGEST_PAUSE
+        self.since > now && self.until.duration_since(self.since) <= MAX_PROVIDER_PAUSE
     }
 
     /// Records a limit that was reached again. `reset` is its end as the provider reports it. Several jobs reach the
@@ -108,14 +108,14 @@ impl Parked {
         reset: Option<Timestamp>,
         now: Timestamp,
     ) -> Self {
-        let row = before.filter(|before| now.duration_since(before.until) < FORGOTTEN);
+        let row = before.filter(|before| now.duration_since(before.until) < LIMIT_FORGOTTEN_AFTER);
         let parked = row.filter(|row| row.until > now);
         let times = match (parked, row) {
             (Some(parked), _) => parked.times,
             (None, Some(row)) => row.times.saturating_add(1),
             (None, None) => 1,
         };
-        let told = reset.filter(|reset| *reset > now && reset.duration_since(now) <= LONGEST);
+        let told = reset.filter(|reset| *reset > now && reset.duration_since(now) <= MAX_RESET_WAIT);
         let until = told.unwrap_or_else(|| now.checked_add(UNKNOWN_RESET.after(times)).unwrap_or(now));
         let until = parked.map_or(until, |parked| until.max(parked.until));
         Self { provider, since: parked.map_or(now, |parked| parked.since), until, message, times }
@@ -123,8 +123,8 @@ impl Parked {
 }
 
 /// Waits for a limit without a reported end.
-const UNKNOWN_RESET: Backoff = Backoff::doubling(SignedDuration::from_secs(15), LONGEST_PAUSE);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
+const UNKNOWN_RESET: Backoff = Backoff::doubling(SignedDuration::from_secs(15), MAX_PROVIDER_PAUSE);
+const MAX_PROVIDER_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[cfg(test)]
 mod tests {

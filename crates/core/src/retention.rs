@@ -27,14 +27,15 @@ pub struct Retention {
 /// The limit that a job exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
+#[schemars(rename = "Limit")]
+pub enum RetentionLimit {
     MaxJobsPerAgent,
     MaxAge,
     MaxBytes,
 }
 
 written_as! {
-    Limit { MaxJobsPerAgent = "max_jobs_per_agent", MaxAge = "max_age", MaxBytes = "max_bytes" }
+    RetentionLimit { MaxJobsPerAgent = "max_jobs_per_agent", MaxAge = "max_age", MaxBytes = "max_bytes" }
 }
 
 /// An ended job and its size.
@@ -50,7 +51,7 @@ pub struct Finished {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excess {
     pub job: Finished,
-    pub limit: Limit,
+    pub limit: RetentionLimit,
 }
 
 impl Retention {
@@ -71,13 +72,13 @@ impl Retention {
 
     /// Returns the limit that a finished job exceeds, if `newer` jobs of its agent ended after it and all of them
     /// including this one have `bytes`.
-    fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<Limit> {
+    fn excess(&self, newer: usize, age: SignedDuration, bytes: u64) -> Option<RetentionLimit> {
         if self.max_jobs_per_agent.is_some_and(|most| newer >= most as usize) {
-            Some(Limit::MaxJobsPerAgent)
+            Some(RetentionLimit::MaxJobsPerAgent)
         } else if self.max_age.is_some_and(|most| age > most.duration()) {
-            Some(Limit::MaxAge)
+            Some(RetentionLimit::MaxAge)
         } else if self.max_bytes.is_some_and(|most| bytes > most.bytes()) {
-            Some(Limit::MaxBytes)
+            Some(RetentionLimit::MaxBytes)
         } else {
             None
         }

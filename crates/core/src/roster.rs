@@ -6,7 +6,7 @@ mod followup;
 mod former;
 mod listen;
 mod record;
-mod unheld;
+mod unenforceable;
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::breaker::Breaker;
-use crate::budget::{Budget, Tells};
+use crate::budget::{Budget, UsageReporting};
 use crate::filter::Filter;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
@@ -24,8 +24,8 @@ use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, ProviderSlot};
 use crate::retention::Retention;
-use crate::sandbox::{Asked, Sandbox, SandboxRules};
-use crate::server::Server;
+use crate::sandbox::{RequestedSandbox, Sandbox, SandboxRules};
+use crate::server::ServerConfig;
 use crate::session::SessionPolicy;
 use crate::shape::{self, Docker};
 use crate::trigger::{Driver, TriggerConfig};
@@ -33,8 +33,8 @@ use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
 use crate::workspace::{Isolation, IsolationKind, IsolationRules};
 pub use former::Former;
-pub use listen::{Listener, of_end};
-pub use unheld::Unheld;
+pub use listen::{EventListener, end_status};
+pub use unenforceable::Unenforceable;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Roster {
@@ -54,9 +54,9 @@ pub struct Roster {
     pub zone: Zone,
     /// Shared providers by name. Providers that are not listed have no limits.
     pub providers: IndexMap<String, Provider>,
-    pub server: Server,
+    pub server: ServerConfig,
     /// Traces of the root file; none if it does not configure them.
-    pub traces: Option<shape::Traces>,
+    pub traces: Option<shape::TracesConfig>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,17 +72,17 @@ pub struct Agent {
     /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` do.
     pub inherits_environment: bool,
     /// All other keys as written, merged. The schedules are in `schedules`.
-    pub settings: shape::Agent,
+    pub settings: shape::AgentConfig,
 }
 
 /// The restrictions of a job in addition to those of its agent.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Holding<'a> {
+pub enum JobRestrictions<'a> {
     /// No further restrictions: the job has no schedule.
     Agent,
     Schedule(&'a Schedule),
     /// Its schedule is no longer in the config. Its restrictions are not known, so nothing counts as allowed.
-    Gone(ScheduleName),
+    Removed(ScheduleName),
 }
 
 /// Name of cowhand's own MCP server among an agent's servers; its tools are `mcp__cowhand__…`.
@@ -161,14 +161,14 @@ impl Agent {
     }
 
     /// Returns when the spending of its jobs is known.
-    pub fn tells(&self) -> Tells {
+    pub fn usage_reporting(&self) -> UsageReporting {
         use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
         match self.program() {
-            Codex | Gemini => Tells::TokensAsItGoes,
-            Opencode if self.settings.runtime != Some(Acp) => Tells::AllAsItGoes,
-            Claude | Sdk | Cli if self.settings.runtime != Some(Acp) => Tells::DollarsInTheEnd,
-            Command => Tells::DollarsInTheEnd,
-            Claude | Sdk | Cli | Opencode | Acp => Tells::AllInTheEnd,
+            Codex | Gemini => UsageReporting::TokensContinuous,
+            Opencode if self.settings.runtime != Some(Acp) => UsageReporting::Continuous,
+            Claude | Sdk | Cli if self.settings.runtime != Some(Acp) => UsageReporting::CostAtEnd,
+            Command => UsageReporting::CostAtEnd,
+            Claude | Sdk | Cli | Opencode | Acp => UsageReporting::AtEnd,
         }
     }
 
@@ -183,7 +183,7 @@ impl Agent {
     }
 
     /// Checks whether its jobs have to communicate with the fleet while they run.
-    pub fn needs_a_voice(&self) -> bool {
+    pub fn needs_job_channel(&self) -> bool {
         let settings = &self.settings;
         settings.permission_mode == Some(shape::PermissionMode::Ask)
             || settings.followups.as_ref().is_some_and(|followups| followups.max.is_some())
@@ -222,7 +222,7 @@ impl Agent {
     }
 
     /// Returns the sandbox of a job, from its agent and schedule, and from the strict sandbox if it is confined.
-    pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> Asked {
+    pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> RequestedSandbox {
         let schedule = self.schedule(schedule);
         let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
         let own = self.settings.sandbox.as_ref().map(Sandbox::rules);
@@ -243,7 +243,7 @@ impl Agent {
     }
 
     /// Returns the sandboxes of jobs without a schedule and of jobs of each schedule, including those of confined jobs.
-    pub fn sandboxes(&self) -> impl Iterator<Item = Asked> {
+    pub fn sandboxes(&self) -> impl Iterator<Item = RequestedSandbox> {
         let schedules = self.schedules.iter().map(Some);
         [None].into_iter().chain(schedules).flat_map(|schedule| {
             let confines = self.trusts(schedule).into_iter().any(Trust::confines);
@@ -261,12 +261,12 @@ impl Agent {
     }
 
     /// Returns the schedule that restricts a job, if there is one.
-    pub fn holding(&self, job: &Job) -> Holding<'_> {
+    pub fn restrictions(&self, job: &Job) -> JobRestrictions<'_> {
         match job.schedule() {
-            None => Holding::Agent,
-            Some(name) => {
-                self.schedule(Some(name)).map_or_else(|| Holding::Gone(name.clone()), Holding::Schedule)
-            }
+            None => JobRestrictions::Agent,
+            Some(name) => self
+                .schedule(Some(name))
+                .map_or_else(|| JobRestrictions::Removed(name.clone()), JobRestrictions::Schedule),
         }
     }
 
@@ -292,16 +292,16 @@ impl Agent {
             schedules: Vec::new(),
             directory: PathBuf::from("."),
             inherits_environment: false,
-            settings: shape::Agent::default(),
+            settings: shape::AgentConfig::default(),
         }
     }
 }
 
-impl<'a> Holding<'a> {
+impl<'a> JobRestrictions<'a> {
     pub fn schedule(&self) -> Option<&'a Schedule> {
         match self {
             Self::Schedule(schedule) => Some(schedule),
-            Self::Agent | Self::Gone(_) => None,
+            Self::Agent | Self::Removed(_) => None,
         }
     }
 }
@@ -364,10 +364,10 @@ impl Roster {
 
     /// Returns the provider slot that a job of the agent needs; none if the agent has no provider.
     pub fn slot(&self, agent: &Agent) -> Option<ProviderSlot> {
-        agent.provider().map(|provider| self.seat_at(provider))
+        agent.provider().map(|provider| self.slot_at(provider))
     }
 
-    pub fn seat_at(&self, provider: &str) -> ProviderSlot {
+    pub fn slot_at(&self, provider: &str) -> ProviderSlot {
         let limits = self.providers.get(provider).cloned().unwrap_or_default();
         ProviderSlot { provider: provider.to_owned(), limits }
     }

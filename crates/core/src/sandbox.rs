@@ -122,7 +122,7 @@ pub struct Reach {
 
 /// The requested sandbox with all defaults applied.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Asked {
+pub struct RequestedSandbox {
     pub kind: SandboxKind,
     pub write: Vec<String>,
     pub read: Vec<String>,
@@ -254,12 +254,12 @@ impl SandboxRules {
         .find_map(|(key, is_written)| is_written.then_some(key))
     }
 
-    pub fn asked(self) -> Asked {
+    pub fn asked(self) -> RequestedSandbox {
         let caps = Caps { memory: self.memory.map(Size::bytes), pids: self.pids, cpu: self.cpu };
         if self.kind == SandboxKind::None {
-            return Asked { network: Reaches::Everybody, caps, ..Asked::default() };
+            return RequestedSandbox { network: Reaches::Everybody, caps, ..RequestedSandbox::default() };
         }
-        Asked {
+        RequestedSandbox {
             kind: self.kind,
             write: self.write.unwrap_or_default(),
             read: self.read.unwrap_or_default(),
@@ -345,7 +345,7 @@ impl Reaches {
     }
 }
 
-impl Asked {
+impl RequestedSandbox {
     /// Describes in a sentence a combination that no machine can enforce.
     pub fn contradiction(&self) -> Option<&'static str> {
         match (self.kind, &self.network, self.credentials) {

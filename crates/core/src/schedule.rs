@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::breaker::{BreakerState, Pause};
 use crate::id::{AgentName, ScheduleId, ScheduleName};
-use crate::moment::{BootTime, Moment, SMALLEST};
+use crate::moment::{BootTime, MIN_CLOCK_STEP, Moment};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::word::written_as;
 
@@ -46,7 +46,7 @@ pub struct ScheduleRecord {
     /// Error of the last failed run; kept until a run succeeds.
     pub run_error: Option<String>,
     /// A due firing that has to wait, and the reason.
-    pub waiting: Option<Waiting>,
+    pub waiting: Option<WaitingFiring>,
     /// Results of its last jobs, for its breaker.
     pub fuse: BreakerState,
     /// End of a pause on the boot clock.
@@ -84,7 +84,7 @@ pub enum DisabledBy {
 
 /// A due time and the reason why it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingFiring {
     /// First due time since the last firing. A later firing may cover it.
     pub due: Timestamp,
     pub reason: SkipReason,
@@ -281,13 +281,13 @@ impl ScheduleRecord {
 
     /// Checks whether it has recorded times in the future, because the wall clock was set back.
     pub fn is_ahead_of(&self, now: Moment) -> bool {
-        let ahead = |at: Timestamp| at.duration_since(now.wall) > TOLERANCE;
+        let ahead = |at: Timestamp| at.duration_since(now.wall) > CLOCK_TOLERANCE;
         ahead(self.armed_at) || self.last_due.is_some_and(ahead) || self.counts_ahead_of(now)
     }
 
     fn counts_ahead_of(&self, now: Moment) -> bool {
         let ahead = |from: Moment| {
-            now.by_boot_clock(from).is_none() && from.wall.duration_since(now.wall) >= SMALLEST
+            now.by_boot_clock(from).is_none() && from.wall.duration_since(now.wall) >= MIN_CLOCK_STEP
         };
         self.counted_from.is_some_and(ahead) || self.polled_at.is_some_and(ahead)
     }
@@ -369,7 +369,7 @@ impl ScheduleRecord {
 }
 
 /// Tolerance for differences between the clocks of nodes. Only a time further ahead means that a clock was set back.
-const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
 #[cfg(test)]
 mod tests {
@@ -488,7 +488,7 @@ mod tests {
     fn a_fill_moves_no_due_time() {
         let mut schedule = record();
         schedule.passed(&Occurrence::Cron(at(10)).key(0), at(10));
-        schedule.waiting = Some(Waiting { due: at(20), reason: SkipReason::OverBudget });
+        schedule.waiting = Some(WaitingFiring { due: at(20), reason: SkipReason::OverBudget });
         schedule.fill = true;
         schedule.passed(&Occurrence::Fill(1).key(0), at(15));
         assert_eq!((schedule.last_due, schedule.fill, schedule.fill_count), (Some(at(10)), false, 1));

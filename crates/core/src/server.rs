@@ -12,7 +12,8 @@ use crate::word::written_as;
 /// The server: the API and webhooks over HTTP. Only the key of the root file counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Server {
+#[schemars(rename = "Server")]
+pub struct ServerConfig {
     /// Listen on `listen`; `false` means that only the socket in the state folder answers.
     pub enabled: bool,
     /// Address and port; port 0 takes a free one. For access from other machines, set `tls` or use a TLS proxy.
@@ -25,20 +26,21 @@ pub struct Server {
     #[schemars(inner(regex(pattern = r"^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$")))]
     pub allowed_hosts: Vec<String>,
     /// TLS settings; unset means plain HTTP.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsConfig>,
 }
 
 /// Files for TLS; read at the start and at each reload of the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Tls {
+#[schemars(rename = "Tls")]
+pub struct TlsConfig {
     /// The certificate in PEM form, followed by its chain. Relative to the root file.
     pub certificate: PathBuf,
     /// Its private key in PEM form. Relative to the root file.
     pub key: PathBuf,
 }
 
-impl Default for Server {
+impl Default for ServerConfig {
     fn default() -> Self {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 3232));
         Self { enabled: true, listen, listen_chosen: false, allowed_hosts: Vec::new(), tls: None }
@@ -61,7 +63,7 @@ written_as! {
     Scope { Read = "read", Operate = "operate", Admin = "admin" }
 }
 
-impl Server {
+impl ServerConfig {
     /// Resolves the paths of its files, which are relative to the `folder` of the root file.
     #[must_use]
     pub fn below(mut self, folder: &Path) -> Self {
@@ -107,10 +109,10 @@ mod tests {
 
     #[test]
     fn who_we_are() {
-        let server = Server {
+        let server = ServerConfig {
             listen: "192.0.2.7:3232".parse().unwrap(),
             allowed_hosts: vec!["Fleet.example.org".into()],
-            ..Server::default()
+            ..ServerConfig::default()
         };
         for (host, expected) in [
             ("localhost", true),
@@ -136,14 +138,14 @@ mod tests {
         ] {
             assert_eq!(server.is_named(host), expected, "{host:?}");
         }
-        let server = Server { listen: "[2001:db8::1]:1".parse().unwrap(), ..Server::default() };
+        let server = ServerConfig { listen: "[2001:db8::1]:1".parse().unwrap(), ..ServerConfig::default() };
         assert!(server.is_named("[2001:db8::1]:8080") && !server.is_named("[2001:db8::2]:8080"));
     }
 
     #[test]
     fn where_its_files_are() {
-        let tls = Tls { certificate: "tls/a.pem".into(), key: "/etc/a.key".into() };
-        let server = Server { tls: Some(tls), ..Server::default() }.below(Path::new("/fleet"));
+        let tls = TlsConfig { certificate: "tls/a.pem".into(), key: "/etc/a.key".into() };
+        let server = ServerConfig { tls: Some(tls), ..ServerConfig::default() }.below(Path::new("/fleet"));
         let tls = server.tls.unwrap();
         assert_eq!((tls.certificate, tls.key), ("/fleet/tls/a.pem".into(), "/etc/a.key".into()));
     }

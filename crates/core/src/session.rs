@@ -24,7 +24,7 @@ written_as! {
 }
 
 /// Default time after which an unused session is not continued.
-pub const EXPIRES: SignedDuration = SignedDuration::from_hours(24);
+pub const SESSION_EXPIRES_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 impl SessionPolicy {
     /// Returns the session key. Jobs of an agent with the same key share a session; a job without a key starts a new

@@ -31,7 +31,7 @@ const POWERS_OF_TWO: [Unit; 4] =
     [Unit("KiB", 1 << 10), Unit("MiB", 1 << 20), Unit("GiB", 1 << 30), Unit("TiB", 1 << 40)];
 
 /// Limit above any disk, and small enough to be summed.
-const LARGEST: u64 = 1_000_000 * 1_000_000_000_000;
+const MAX_SIZE: u64 = 1_000_000 * 1_000_000_000_000;
 
 impl Size {
     pub const fn bytes(self) -> u64 {
@@ -40,7 +40,7 @@ impl Size {
 
     /// Creates a size; none for zero or a number above the limit.
     pub fn of_bytes(count: u64) -> Option<Self> {
-        (1..=LARGEST).contains(&count).then_some(Self { count, unit: PLAIN })
+        (1..=MAX_SIZE).contains(&count).then_some(Self { count, unit: PLAIN })
     }
 }
 
@@ -72,7 +72,7 @@ impl FromStr for Size {
         let unit = unit.ok_or_else(|| SizeError::UnknownUnit(written.to_owned()))?;
         match number.parse::<u64>() {
             Ok(0) => Err(SizeError::Zero),
-            Ok(count) if count <= LARGEST / unit.1 => Ok(Self { count, unit }),
+            Ok(count) if count <= MAX_SIZE / unit.1 => Ok(Self { count, unit }),
             _ => Err(SizeError::TooLarge),
         }
     }
@@ -140,7 +140,7 @@ mod tests {
             ("64MiB", 64 << 20, "64MiB"),
             ("1kib", 1 << 10, "1KiB"),
             ("007KB", 7_000, "7KB"),
-            ("1000000TB", LARGEST, "1000000TB"),
+            ("1000000TB", MAX_SIZE, "1000000TB"),
         ] {
             let size: Size = text.parse().unwrap();
             assert_eq!((size.bytes(), size.to_string().as_str()), (bytes, written), "{text}");

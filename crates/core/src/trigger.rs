@@ -122,7 +122,7 @@ pub enum TriggerConfig {
         backend: Option<GithubBackend>,
         /// Event on which a pull request fires; `push` fires again for each new head commit.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        on: Option<PullOccasion>,
+        on: Option<PullEvent>,
     },
     /// Fires when a session of an agent starts, ends or is cleared.
     AgentLifecycle {
@@ -249,9 +249,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 macro_rules! words {
-    ($(#[$doc:meta] $name:ident { $($variant:ident),+ })+) => {$(
-        #[$doc]
+    ($($(#[$attribute:meta])+ $name:ident { $($variant:ident),+ })+) => {$(
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        $(#[$attribute])+
         #[serde(rename_all = "snake_case")]
         #[expect(missing_docs, reason = "the words are the documentation")]
         pub enum $name { $($variant),+ }
@@ -265,7 +265,8 @@ words! {
     /// State of a pull request on GitHub, or all states.
     PullState { Open, Closed, Merged, All }
     /// Event on which a pull request fires.
-    PullOccasion { Opened, Push }
+    #[schemars(rename = "PullOccasion")]
+    PullEvent { Opened, Push }
     /// Change of a session.
     LifecycleEvent { SessionStart, SessionEnd, ContextClear }
     /// Way to access GitHub: its REST API, or the program `gh`.

@@ -1,7 +1,7 @@
 //! Trust: which authors' text may reach an agent, and what happens to text of others.
 //!
 //! This module only decides. The caller finds out the permission of an author in a repository, and the origin of a pull
-//! request ([`Words::open_questions`] returns what is missing).
+//! request ([`TextOrigin::open_questions`] returns what is missing).
 
 mod words;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::github::Auth;
 use crate::sandbox::{Credentials, Network, NetworkWord, Sandbox, SandboxKind, SandboxRules};
 use crate::word::written_as;
-pub use words::{Author, Head, Question, Standing, Words};
+pub use words::{Author, AuthorPermission, Head, Question, TextOrigin};
 
 /// Authors whose text may get into a prompt. An author is trusted by name or by permission in the repository; everybody
 /// else is a stranger.
@@ -72,7 +72,7 @@ written_as! {
 
 /// Decision about a text, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrustVerdict {
     Trusted,
     /// The job runs in the strict sandbox.
     Confined(String),
@@ -104,7 +104,7 @@ impl Trust {
     }
 
     /// Decides about a text. A text without a known author is a stranger's.
-    pub fn verdict(&self, words: &Words) -> Verdict {
+    pub fn verdict(&self, words: &TextOrigin) -> TrustVerdict {
         let by_permission = || words.authors.iter().find_map(|author| self.too_little(author, words));
         let strange = self.strange_anyhow(words).or_else(by_permission);
         let strange = strange.map(|why| self.for_strangers().verdict(why));
@@ -113,7 +113,7 @@ impl Trust {
     }
 
     /// Returns the reason why it is a stranger's text whatever permissions the authors have.
-    pub(crate) fn strange_anyhow(&self, words: &Words) -> Option<String> {
+    pub(crate) fn strange_anyhow(&self, words: &TextOrigin) -> Option<String> {
         let unnamed = || words.authors.iter().any(|author| author.login.is_none());
         let by_name = || {
             let strange = |author: &&Author| !author.login.as_deref().is_some_and(|login| self.knows(login));
@@ -130,7 +130,7 @@ impl Trust {
 
     /// Returns the reason if the repository is not listed. Everybody may write in their own repository, so a delivery
     /// that names another repository is a stranger's.
-    fn elsewhere(&self, words: &Words) -> Option<String> {
+    fn elsewhere(&self, words: &TextOrigin) -> Option<String> {
         if self.repos.is_empty() || words.is_placeless {
             return None;
         }
@@ -145,20 +145,22 @@ impl Trust {
     }
 
     /// Returns the reason why an author is a stranger by permission, if so.
-    fn too_little(&self, author: &Author, words: &Words) -> Option<String> {
+    fn too_little(&self, author: &Author, words: &TextOrigin) -> Option<String> {
         let (login, least) = (author.login.as_deref()?, self.min_permission?);
         if self.knows(login) {
             return None;
         }
         let has = match (author.standing, words.repo.as_deref()) {
-            (Standing::Permission(own), _) if own >= least => return None,
+            (AuthorPermission::Permission(own), _) if own >= least => return None,
             (_, None) => {
                 return Some(format!(
                     "{login} has no permission that could be asked for, and is not among `allow_authors`"
                 ));
             }
-            (Standing::Permission(own), Some(repo)) => format!("{own} in {repo}"),
-            (Standing::Nothing | Standing::Unknown, Some(repo)) => format!("no permission in {repo}"),
+            (AuthorPermission::Permission(own), Some(repo)) => format!("{own} in {repo}"),
+            (AuthorPermission::Nothing | AuthorPermission::Unknown, Some(repo)) => {
+                format!("no permission in {repo}")
+            }
         };
         Some(format!("{login} has {has}, and `min_permission` is {least}"))
     }
@@ -193,16 +195,16 @@ pub fn strict(keeps_keys_outside: bool) -> SandboxRules {
 }
 
 impl Treatment {
-    fn verdict(self, why: String) -> Verdict {
+    fn verdict(self, why: String) -> TrustVerdict {
         match self {
-            Self::Allow => Verdict::Trusted,
-            Self::Sandbox => Verdict::Confined(why),
-            Self::Refuse => Verdict::Refused(why),
+            Self::Allow => TrustVerdict::Trusted,
+            Self::Sandbox => TrustVerdict::Confined(why),
+            Self::Refuse => TrustVerdict::Refused(why),
         }
     }
 }
 
-impl Verdict {
+impl TrustVerdict {
     const fn treatment(&self) -> Treatment {
         match self {
             Self::Trusted => Treatment::Allow,
@@ -213,24 +215,25 @@ impl Verdict {
 }
 
 /// Returns the strictest decision; of equal ones the first.
-fn strictest(verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-    let stricter =
-        |one: Verdict, other: Verdict| if other.treatment() > one.treatment() { other } else { one };
-    verdicts.reduce(stricter).unwrap_or(Verdict::Trusted)
+fn strictest(verdicts: impl Iterator<Item = TrustVerdict>) -> TrustVerdict {
+    let stricter = |one: TrustVerdict, other: TrustVerdict| {
+        if other.treatment() > one.treatment() { other } else { one }
+    };
+    verdicts.reduce(stricter).unwrap_or(TrustVerdict::Trusted)
 }
 
 /// Returns the strictest decision of all rules.
-pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &Words) -> Verdict {
+pub fn judge<'a>(trusts: impl IntoIterator<Item = &'a Trust>, words: &TextOrigin) -> TrustVerdict {
     strictest(trusts.into_iter().map(|trust| trust.verdict(words)))
 }
 
 /// Decides about something that follows from a job whose text was not trusted, for this reason.
-pub fn judge_again<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> Verdict {
+pub fn judge_again<'a>(trusts: impl IntoIterator<Item = &'a Trust>, why: &str) -> TrustVerdict {
     let treatments = trusts.into_iter().map(Trust::for_strangers);
     // Without trust rules, the text of a stranger remains that of a stranger.
     match treatments.max().unwrap_or(Treatment::Sandbox) {
-        Treatment::Refuse => Verdict::Refused(why.to_owned()),
-        Treatment::Allow | Treatment::Sandbox => Verdict::Confined(why.to_owned()),
+        Treatment::Refuse => TrustVerdict::Refused(why.to_owned()),
+        Treatment::Allow | Treatment::Sandbox => TrustVerdict::Confined(why.to_owned()),
     }
 }
 

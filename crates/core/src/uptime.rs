@@ -2,11 +2,11 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::moment::{Moment, SMALLEST};
+use crate::moment::{MIN_CLOCK_STEP, Moment};
 
 /// Values of the clocks at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub struct ClockReading {
     pub now: Moment,
     /// Microseconds of a clock that stops while the machine is suspended (`CLOCK_MONOTONIC`).
     pub awake: i64,
@@ -28,7 +28,7 @@ const MOST_GAPS: usize = 16;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Uptime {
     since: Moment,
-    last: Option<Reading>,
+    last: Option<ClockReading>,
     /// Start and end of gaps, on the wall clock as it is set now.
     gaps: Vec<(Timestamp, Timestamp)>,
 }
@@ -48,7 +48,7 @@ impl Uptime {
 
     /// Compares the clocks with the last reading. Call it before each plan. Due times that a step forward skipped, or
     /// that are in a suspension, were missed.
-    pub fn look(&mut self, reading: Reading) -> Noticed {
+    pub fn look(&mut self, reading: ClockReading) -> Noticed {
         let Some(last) = self.last.replace(reading) else { return Noticed::default() };
         let noticed = noticed(last, reading);
         if noticed.step.is_some() {
@@ -79,13 +79,13 @@ impl Uptime {
     }
 }
 
-fn noticed(last: Reading, reading: Reading) -> Noticed {
+fn noticed(last: ClockReading, reading: ClockReading) -> Noticed {
     let awake = SignedDuration::from_micros(reading.awake.saturating_sub(last.awake));
     let asleep = reading.now.by_boot_clock(last.now).map(|passed| passed - awake);
     let step = reading.now.step_since(last.now);
     Noticed {
-        step: step.filter(|step| step.abs() >= SMALLEST),
-        suspended: asleep.filter(|asleep| *asleep >= SMALLEST),
+        step: step.filter(|step| step.abs() >= MIN_CLOCK_STEP),
+        suspended: asleep.filter(|asleep| *asleep >= MIN_CLOCK_STEP),
     }
 }
 
@@ -99,13 +99,13 @@ mod tests {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn reading(wall: i64, boot: i64, awake: i64) -> Reading {
+    fn reading(wall: i64, boot: i64, awake: i64) -> ClockReading {
         let boot = BootTime::new(Uuid::from_u128(1), boot * 1_000_000);
-        Reading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
+        ClockReading { now: Moment { wall: at(wall), boot: Some(boot) }, awake: awake * 1_000_000 }
     }
 
     /// Starts at 1000 and looks twice. Returns which of these due times were missed.
-    fn missed(second: Reading, dues: &[i64]) -> (Noticed, Vec<i64>) {
+    fn missed(second: ClockReading, dues: &[i64]) -> (Noticed, Vec<i64>) {
         let start = reading(1_000, 500, 400);
         let mut uptime = Uptime::since(start.now);
         assert_eq!(uptime.look(start), Noticed::default());

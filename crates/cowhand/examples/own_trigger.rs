@@ -72,7 +72,7 @@ async fn main() -> anyhow::Result<()> {
     let fleet = Fleet::start(options).await?;
     let mut events = fleet.subscribe().await?;
     while let Some(event) = events.next().await? {
-        println!("{} {}", event.whose(), event.fact.type_name());
+        println!("{} {}", event.subject(), event.fact.type_name());
     }
     Ok(())
 }

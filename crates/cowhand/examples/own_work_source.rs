@@ -12,7 +12,7 @@ use cowhand::work::contract::assert_work_source_contract;
 use cowhand::work::{
     Claimant, For, NextOptions, SourceContext, SourceRegistry, WorkSource, WorkSourceError, WorkSources,
 };
-use cowhand_core::config::{Outside, load};
+use cowhand_core::config::{ConfigEnvironment, load};
 use cowhand_core::policy::Zone;
 use cowhand_core::shape;
 use cowhand_core::work::{
@@ -194,7 +194,7 @@ pub async fn run() -> anyhow::Result<Vec<String>> {
     registry.register("list", make)?;
     let sources = WorkSources::new(Arc::new(registry), SourceContext::new(".", |_| None));
 
-    let outside = Outside {
+    let outside = ConfigEnvironment {
         read: &mut |_| Ok(CONFIG.to_owned()),
         env: &|_| None,
         is_folder: &|_| true,

@@ -13,7 +13,7 @@
 //! fleet.trigger(&"coder".parse().expect("a name"), Trigger::default()).await?;
 //! // `fleet.output(job)` returns the output of a job, `fleet.result(job)` its result.
 //! while let Some(event) = events.next().await? {
-//!     println!("{} {:?}", event.whose(), event.fact);
+//!     println!("{} {:?}", event.subject(), event.fact);
 //! }
 //! fleet.stop(Stop::default()).await
 //! # }

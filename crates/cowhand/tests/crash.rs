@@ -422,7 +422,11 @@ async fn twenty_kills_never_forget_a_cent(database: &str) {
     let counted = store.spending(&roster, Timestamp::now()).await.unwrap().fleet;
     assert!(said > 0);
     assert_eq!((of_jobs, by_agent), (said, said));
-    assert_eq!((counted.month.microdollars, counted.held.microdollars), (said, 0), "and nothing is reserved");
+    assert_eq!(
+        (counted.month.microdollars, counted.committed.microdollars),
+        (said, 0),
+        "and nothing is reserved"
+    );
     println!("{} jobs, {} cents", jobs.len(), said / 10_000);
     let most = |job: &Job| job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
     assert!(jobs.iter().all(|job| most(job) <= 80_000), "nobody can say more than that");

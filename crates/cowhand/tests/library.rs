@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use cowhand::clock::Clock;
 use cowhand::fleet::{
-    Agents, Changes, Fleet, FleetError, FleetStatus, Options, Said, Stop, Subscription, Trigger, Triggered,
+    AgentSource, Fleet, FleetError, FleetStatus, JobChanges, JobMessage, Options, Stop, Subscription,
+    Trigger, Triggered,
 };
 use cowhand::state::StateFolder;
 use cowhand::store::CancelOutcome;
@@ -45,7 +46,7 @@ const WAITER: &str = "touch up; while [ ! -e go ]; do sleep 0.05; done; echo wen
 
 fn options(folder: &TempDir, agents: Vec<Agent>) -> Options {
     Options {
-        agents: Agents::Given(Roster::of(agents)),
+        agents: AgentSource::Given(Roster::of(agents)),
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),
@@ -143,7 +144,7 @@ async fn a_fleet_runs_and_tells() {
 }
 
 /// Returns the text of a line, with its number.
-fn line(said: &Said) -> (u64, &str) {
+fn line(said: &JobMessage) -> (u64, &str) {
     match &said.message {
         OutputMessage::Assistant { content: Some(text), .. }
         | OutputMessage::System { content: Some(text), .. } => (said.line, text),
@@ -336,7 +337,7 @@ async fn jobs_may_finish_while_it_stops() {
     appeared(&folder.path().join("up")).await;
     fleet.begin_stop(Stop::Finish { timeout: Duration::from_mins(5) });
     assert_eq!(fleet.status(), FleetStatus::Stopping);
-    assert!(matches!(fleet.fork(job.id(), Changes::default()).await, Err(FleetError::Stopping)));
+    assert!(matches!(fleet.fork(job.id(), JobChanges::default()).await, Err(FleetError::Stopping)));
     fs::write(folder.path().join("go"), "").unwrap();
     let seen = ended(&mut events, job.id()).await;
     assert!(matches!(seen.last().unwrap().fact, Fact::JobCompleted { .. }), "{seen:?}");
@@ -397,7 +398,7 @@ async fn a_fork_may_have_another_prompt_and_schedule() {
     let mut events = fleet.subscribe().await.unwrap();
     let job = trigger(&fleet, "worker").await;
     ended(&mut events, job.id()).await;
-    let changes = Changes { prompt: Some("Differently.".into()), schedule: Some("tidy".parse().unwrap()) };
+    let changes = JobChanges { prompt: Some("Differently.".into()), schedule: Some("tidy".parse().unwrap()) };
     let fork = fleet.fork(job.id(), changes).await.unwrap();
     assert_eq!(fork.origin(), Some(&Origin::ForkOf(job.id().clone())));
     assert_eq!((fork.prompt(), fork.status()), (Some("Differently."), JobStatus::Pending));
@@ -406,7 +407,7 @@ async fn a_fork_may_have_another_prompt_and_schedule() {
     let facts: Vec<&str> = seen.iter().map(|event| event.fact.type_name()).collect();
     assert_eq!(facts, ["job:created", "job:forked", "job:started", "job:completed"]);
     assert_eq!(seen[1].fact, Fact::JobForked { forked_from: job.id().clone() });
-    let again = fleet.retry(job.id(), Changes::default()).await.unwrap();
+    let again = fleet.retry(job.id(), JobChanges::default()).await.unwrap();
     assert_eq!(again.origin(), Some(&Origin::RetryOf(job.id().clone())));
     fleet.stop(Stop::Cancel).await.unwrap();
 }
@@ -433,7 +434,7 @@ async fn what_cannot_be_done_says_of_what() {
             "an idempotency key needs a schedule: its firings are what is counted".to_owned(),
         ),
         (
-            fleet.fork(&nobody, Changes::default()).await.unwrap_err(),
+            fleet.fork(&nobody, JobChanges::default()).await.unwrap_err(),
             format!("there is no job {nobody}; `cowhand jobs` lists them"),
         ),
         (
@@ -445,7 +446,7 @@ async fn what_cannot_be_done_says_of_what() {
         assert_eq!(error.to_string(), expected);
     }
     appeared(&folder.path().join("up")).await;
-    let running = fleet.retry(job.id(), Changes::default()).await.unwrap_err();
+    let running = fleet.retry(job.id(), JobChanges::default()).await.unwrap_err();
     assert_eq!(running.to_string(), format!("{} is running; cancel it first, or fork it", job.id()));
     let mut events = fleet.subscribe().await.unwrap();
     assert!(matches!(fleet.cancel(job.id().clone()).await.unwrap(), CancelOutcome::Asked(_)));

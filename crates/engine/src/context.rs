@@ -18,7 +18,7 @@ use tokio::sync::{Notify, watch};
 use crate::job_token::JobKey;
 use crate::loaded::{Current, Loaded};
 use crate::queues;
-use crate::queues::noticed::SeenAgain;
+use crate::queues::seen_again::SeenAgain;
 use crate::state::StateFolder;
 use crate::trigger::{Registry, Wakes};
 use cowhand_run::growth::Growth;
@@ -28,16 +28,16 @@ use cowhand_system::clock::Clock;
 use cowhand_work::{WorkSource as Source, WorkSourceError};
 
 /// Time between two searches for expired claims in one queue.
-const LAPSED_EVERY: SignedDuration = SignedDuration::from_mins(10);
+const EXPIRED_SEARCH_EVERY: SignedDuration = SignedDuration::from_mins(10);
 
 /// Time for which a lease is valid without a renewal, and the interval of the renewals.
-pub const LEASE: SignedDuration = SignedDuration::from_secs(30);
+pub const JOB_LEASE: SignedDuration = SignedDuration::from_secs(30);
 pub(crate) const HEARTBEAT: SignedDuration = SignedDuration::from_secs(10);
 
 /// A request of the daemon to an attempt task. A later variant is stronger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StopRequest {
-    GoOn,
+    Continue,
     /// The daemon ends and leaves the agent to its keeper.
     Detach,
     /// The attempt is stopped and settled as cancelled.
@@ -64,13 +64,13 @@ pub struct Engine {
     /// Repositories that have to be looked at out of turn.
     pub wakes: Wakes,
     /// Wakes the outbox when a work source has something to receive.
-    pub owed: Notify,
+    pub outbox: Notify,
     /// Deliveries to work sources that failed before and may succeed now.
-    pub noticed: SeenAgain,
+    pub undelivered: SeenAgain,
     /// Wakes the hooks when a job with hooks may have ended.
     pub hooks: Notify,
     /// True if the state folder has been removed or replaced.
-    pub homeless: AtomicBool,
+    pub state_folder_lost: AtomicBool,
     /// True while the daemon shuts down.
     pub ending: AtomicBool,
     /// Number of the last event that the views show.
@@ -89,7 +89,7 @@ pub struct Engine {
     taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
     /// Work sources in which expired claims were searched, with the time of the last search.
     looked_for_expired: Mutex<Vec<(WorkSource, Timestamp)>>,
-    counts: Mutex<Counts>,
+    counts: Mutex<DaemonCounts>,
 }
 
 /// The state folder of the daemon, and the lock that excludes other daemons.
@@ -119,7 +119,7 @@ impl Home {
 
 /// Counters since the start of the daemon.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counts {
+pub struct DaemonCounts {
     pub checks: u64,
     pub triggers: u64,
     pub last_check_at: Option<Timestamp>,
@@ -130,24 +130,24 @@ pub struct Counts {
 struct Running {
     epoch: i64,
     attempt: u32,
-    wish: watch::Sender<StopRequest>,
+    stop_request: watch::Sender<StopRequest>,
 }
 
 impl Engine {
     /// Retries soon the deliveries to a work source that failed before, if their items are in the queue again.
-    pub async fn notice(&self, queue: &str, source: &dyn Source) -> Result<(), WorkSourceError> {
+    pub async fn retry_undelivered(&self, queue: &str, source: &dyn Source) -> Result<(), WorkSourceError> {
         let loaded = self.loaded();
         for holder in queues::seen_again(queue, source, &loaded.sources, &self.store).await? {
-            if self.noticed.see(holder, self.clock.now()) {
-                self.owed.notify_one();
+            if self.undelivered.see(holder, self.clock.now()) {
+                self.outbox.notify_one();
             }
         }
         Ok(())
     }
 
     /// Returns whether the state folder has been removed or replaced.
-    pub(crate) fn is_homeless(&self) -> bool {
-        self.homeless.load(Ordering::Relaxed)
+    pub(crate) fn is_state_folder_lost(&self) -> bool {
+        self.state_folder_lost.load(Ordering::Relaxed)
     }
 
     pub fn new(
@@ -168,12 +168,12 @@ impl Engine {
             nudge: Notify::new(),
             triggers,
             wakes: Wakes::default(),
-            owed: Notify::new(),
-            noticed: SeenAgain::default(),
+            outbox: Notify::new(),
+            undelivered: SeenAgain::default(),
             hooks: Notify::new(),
             preparing: Mutex::default(),
             taking: Mutex::default(),
-            homeless: AtomicBool::default(),
+            state_folder_lost: AtomicBool::default(),
             ending: AtomicBool::default(),
             seen_by_views: AtomicI64::default(),
             listens_at: OnceLock::new(),
@@ -209,25 +209,25 @@ impl Engine {
         if running.contains_key(job.id()) {
             return None;
         }
-        let (wish, wishes) = watch::channel(StopRequest::GoOn);
-        running.insert(job.id().clone(), Running { epoch, attempt: job.attempts(), wish });
-        Some(wishes)
+        let (stop_request, stop_requests) = watch::channel(StopRequest::Continue);
+        running.insert(job.id().clone(), Running { epoch, attempt: job.attempts(), stop_request });
+        Some(stop_requests)
     }
 
     pub fn end(&self, job: &JobId) {
         self.running().remove(job);
         self.nudge.notify_one();
-        self.owed.notify_one();
+        self.outbox.notify_one();
         self.hooks.notify_one();
     }
 
     /// Passes a stop request to the attempt task of a job, if there is one. A stronger earlier request stays.
-    pub fn wish(&self, job: &JobId, wish: StopRequest) {
+    pub fn request_stop(&self, job: &JobId, stop_request: StopRequest) {
         if let Some(running) = self.running().get(job) {
-            running.wish.send_if_modified(|current| {
-                let stronger = wish > *current;
+            running.stop_request.send_if_modified(|current| {
+                let stronger = stop_request > *current;
                 if stronger {
-                    *current = wish;
+                    *current = stop_request;
                 }
                 stronger
             });
@@ -238,7 +238,7 @@ impl Engine {
     /// the job already, nothing happens.
     pub(crate) fn abandon(&self, job: &JobId, epoch: i64) {
         if self.running().get(job).is_some_and(|running| running.epoch == epoch) {
-            self.wish(job, StopRequest::Abandon);
+            self.request_stop(job, StopRequest::Abandon);
         }
     }
 
@@ -288,7 +288,7 @@ impl Engine {
     }
 
     /// Waits until no other task claims items for the agent: two of its schedules must not count the same free place.
-    pub(crate) async fn taking_turn(&self, agent: &AgentName) -> tokio::sync::OwnedMutexGuard<()> {
+    pub(crate) async fn lock_places(&self, agent: &AgentName) -> tokio::sync::OwnedMutexGuard<()> {
         let turn = {
             let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(taking.entry(agent.clone()).or_default())
@@ -297,10 +297,10 @@ impl Engine {
     }
 
     /// Returns whether expired claims of this source are to be searched now. If so, the search counts as done.
-    pub(crate) fn looks_for_expired(&self, source: &WorkSource, now: Timestamp) -> bool {
+    pub(crate) fn is_expired_search_due(&self, source: &WorkSource, now: Timestamp) -> bool {
         let mut looked = self.looked_for_expired.lock().unwrap_or_else(PoisonError::into_inner);
         // A search in the future only means that the clock was set back.
-        looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < LAPSED_EVERY);
+        looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < EXPIRED_SEARCH_EVERY);
         let is_time = !looked.iter().any(|(known, _)| known == source);
         if is_time {
             looked.push((source.clone(), now));
@@ -308,7 +308,7 @@ impl Engine {
         is_time
     }
 
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DaemonCounts {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

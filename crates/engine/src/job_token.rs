@@ -27,7 +27,7 @@ impl JobKey {
     }
 
     pub fn token(&self, job: &JobId, attempt: u32) -> String {
-        let tag = hmac::sign(&self.0, said(job, attempt).as_bytes());
+        let tag = hmac::sign(&self.0, signed_text(job, attempt).as_bytes());
         format!("{PREFIX}{job}.{attempt}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
     }
 
@@ -35,7 +35,7 @@ impl JobKey {
     fn read(&self, token: &str) -> Option<(JobId, u32)> {
         let (job, attempt, tag) = parts(token)?;
         let tag = BASE64_URL_SAFE_NO_PAD.decode(tag).ok()?;
-        hmac::verify(&self.0, said(&job, attempt).as_bytes(), &tag).ok()?;
+        hmac::verify(&self.0, signed_text(&job, attempt).as_bytes(), &tag).ok()?;
         Some((job, attempt))
     }
 }
@@ -51,7 +51,7 @@ fn parts(token: &str) -> Option<(JobId, u32, &str)> {
     Some((job.parse().ok()?, attempt.parse().ok()?, tag))
 }
 
-fn said(job: &JobId, attempt: u32) -> String {
+fn signed_text(job: &JobId, attempt: u32) -> String {
     format!("cowhand job token\n{job}\n{attempt}")
 }
 

@@ -38,7 +38,7 @@ pub enum Lifecycle {
 }
 
 /// Upper limit of a timeout, so that adding it to an instant cannot overflow.
-const LONGEST_PATIENCE: Duration = Duration::from_hours(365 * 24);
+const MAX_TIMEOUT: Duration = Duration::from_hours(365 * 24);
 
 impl Lifecycle {
     /// Returns the next state after a stop request. The first request lets jobs finish, the second cancels them, the
@@ -47,7 +47,7 @@ impl Lifecycle {
     pub fn after(self, asked: Stop, now: Instant) -> Self {
         match (self, asked) {
             (Self::Running, Stop::Finish { timeout }) => {
-                Self::Draining { until: now + timeout.min(LONGEST_PATIENCE) }
+                Self::Draining { until: now + timeout.min(MAX_TIMEOUT) }
             }
             (Self::Running | Self::Draining { .. }, Stop::KeepAgents) => Self::Leaving,
             (Self::Running | Self::Draining { .. }, _) => Self::Cancelling { overdue: 0 },

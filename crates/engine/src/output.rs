@@ -11,7 +11,7 @@ use cowhand_store::Store;
 
 /// A reader of a job's output that waits for new lines.
 #[derive(Debug)]
-pub struct Listening {
+pub struct OutputReader {
     store: Store,
     job: JobId,
     jsonl: Jsonl,
@@ -21,7 +21,7 @@ pub struct Listening {
     seen: i64,
 }
 
-impl Listening {
+impl OutputReader {
     /// `growth` signals new lines until the job has ended; without it, only the lines that exist are read.
     pub fn new(
         store: &Store,

@@ -154,7 +154,7 @@ pub fn schedules_of(roster: &Roster, snapshot: &Snapshot, now: Timestamp) -> Vec
 }
 
 /// Time that a schedule may wait for a place before it counts as starved.
-const LONG: SignedDuration = SignedDuration::from_mins(1);
+const STARVED_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 impl ScheduleView {
     /// Returns whether the schedule is due and has waited for a place, or for another job, for more than a minute or
@@ -165,7 +165,9 @@ impl ScheduleView {
             Some(SkipReason::AtCapacity | SkipReason::AlreadyRunning | SkipReason::SessionBusy)
         );
         let on = matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running);
-        let long = self.due_since.is_some_and(|since| now.duration_since(since) > LONG || self.due_again > 0);
+        let long = self
+            .due_since
+            .is_some_and(|since| now.duration_since(since) > STARVED_AFTER || self.due_again > 0);
         on && for_others && long && !self.preparing
     }
 

@@ -142,15 +142,15 @@ impl StateFolder {
 
     /// Returns the key from which the tokens of jobs are made. It is generated once and readable only by the owner.
     pub fn job_key(&self) -> io::Result<Vec<u8>> {
-        const LENGTH: usize = 32;
+        const JOB_KEY_LENGTH: usize = 32;
         let path = self.0.join("job-key");
         match fs::read(&path) {
-            Ok(key) if key.len() == LENGTH => Ok(key),
+            Ok(key) if key.len() == JOB_KEY_LENGTH => Ok(key),
             Ok(_) => {
                 Err(io::Error::other(format!("{} is damaged; remove it if no agent runs", path.display())))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let mut key = vec![0; LENGTH];
+                let mut key = vec![0; JOB_KEY_LENGTH];
                 let drawn = SystemRandom::new().fill(&mut key);
                 drawn.map_err(|_| io::Error::other("the system has no random numbers"))?;
                 // A temporary file is created with access for the owner only.

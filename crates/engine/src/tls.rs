@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use cowhand_core::server::Tls as Files;
+use cowhand_core::server::TlsConfig as Files;
 use jiff::{SignedDuration, Timestamp};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -17,7 +17,7 @@ use x509_cert::der::Decode as _;
 use cowhand_system::named_file::{self, MAX_KEY_BYTES};
 
 /// Time before the end of a certificate from which a warning is given.
-const SOON: SignedDuration = SignedDuration::from_hours(14 * 24);
+const EXPIRY_WARNING_BEFORE: SignedDuration = SignedDuration::from_hours(14 * 24);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -88,7 +88,7 @@ impl Certificate {
     }
 
     /// Describes until when the certificate is valid, and returns whether somebody has to act.
-    pub fn standing(&self, now: Timestamp) -> (String, bool) {
+    pub fn validity(&self, now: Timestamp) -> (String, bool) {
         let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
         if self.ends <= now {
             (format!("the certificate ended on {}; clients will refuse it", day(self.ends)), true)
@@ -98,15 +98,15 @@ impl Certificate {
                 true,
             )
         } else {
-            let is_soon = self.ends.duration_since(now) < SOON;
+            let is_soon = self.ends.duration_since(now) < EXPIRY_WARNING_BEFORE;
             (format!("the certificate is good until {}", day(self.ends)), is_soon)
         }
     }
 
     fn say(&self, now: Timestamp) {
-        match self.standing(now) {
-            (standing, true) => warn!("{standing}"),
-            (standing, false) => info!("{standing}"),
+        match self.validity(now) {
+            (validity, true) => warn!("{validity}"),
+            (validity, false) => info!("{validity}"),
         }
     }
 }

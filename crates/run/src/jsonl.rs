@@ -93,7 +93,7 @@ fn read_output(mut file: File, from: u64) -> io::Result<FinalOutput> {
     // The first line may be incomplete; then it is not a message.
     while (&mut lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         if let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(&line)) {
-            output.hear(message);
+            output.add(message);
         }
         line.clear();
     }

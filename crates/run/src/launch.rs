@@ -38,7 +38,9 @@ impl Launch {
         folder: &Path,
     ) -> Result<Self, String> {
         let runtime = agent.runtime();
-        if let Some(refusal) = description::refusal(runtime, session).or_else(|| Some(agent.unheld()?.why)) {
+        if let Some(refusal) =
+            description::refusal(runtime, session).or_else(|| Some(agent.unenforceable()?.why))
+        {
             return Err(refusal);
         }
         let mut environment = environment(agent, job, own, dotenv);

@@ -1,6 +1,6 @@
 //! Asks: questions of running agents to people. An ask belongs to one attempt and ends with it.
 
-use cowhand_core::ask::{Answer, Answered, Ask, AskId, AskRefused, AskState, AskStatus, Asked};
+use cowhand_core::ask::{Answered, Ask, AskAnswer, AskId, AskRefused, AskState, AskStatus, AskSubject};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobState};
@@ -63,7 +63,7 @@ impl Store {
         job: JobId,
         attempt: u32,
         key: String,
-        what: Asked,
+        what: AskSubject,
         expires_at: Timestamp,
         now: Timestamp,
     ) -> Result<AskMade, StoreError> {
@@ -115,7 +115,7 @@ impl Store {
     pub async fn answer_ask(
         &self,
         id: AskId,
-        answer: Answer,
+        answer: AskAnswer,
         now: Timestamp,
     ) -> Result<AskAnswered, StoreError> {
         self.write(move |tx| {
@@ -240,7 +240,7 @@ fn read(row: &Row, present: Option<Moment>) -> Result<Ask, StoreError> {
     let (asked_at, expires_at) = times(row, present)?;
     let job: JobId = row.parse("job_id")?;
     let id = AskId { job: job.clone(), number: row.count("number")? };
-    let what: Option<Asked> = row.json_opt("what")?;
+    let what: Option<AskSubject> = row.json_opt("what")?;
     Ok(Ask {
         id,
         job,

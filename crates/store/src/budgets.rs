@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::budget::{self, Amount, Dearest, Ledger, OverBudget, Reservation, SpendLimits, Spending};
+use cowhand_core::budget::{
+    self, Amount, HighestCost, OverBudget, Reservation, SpendLimits, Spending, SpendingLedger,
+};
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobUsage, Outcome};
 use cowhand_core::roster::Roster;
@@ -45,9 +47,9 @@ pub enum Hearing {
 
 impl Store {
     /// Returns the spending of all agents in the day and month of `now`, or nothing if no budget needs it.
-    pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<Ledger, StoreError> {
+    pub async fn spending(&self, roster: &Roster, now: Timestamp) -> Result<SpendingLedger, StoreError> {
         if !roster.has_budgets() {
-            return Ok(Ledger::default());
+            return Ok(SpendingLedger::default());
         }
         let limits_of_agents =
             roster.agents.iter().filter_map(|agent| Some((agent, SpendLimits::of(roster, agent, now)?)));
@@ -55,14 +57,14 @@ impl Store {
             limits_of_agents.map(|(agent, limits)| (agent.name.clone(), limits)).collect();
         self.read(|tx| {
             Box::pin(async move {
-                let mut ledger = Ledger::default();
+                let mut ledger = SpendingLedger::default();
                 let Some((_, first)) = limits_of_agents.first() else { return Ok(ledger) };
                 let everybody = everybody(tx, first).await?;
                 ledger.fleet = total(&everybody);
                 for (agent, _) in limits_of_agents {
                     let own = everybody.get(&agent).copied().unwrap_or_default();
-                    let dearest = dearest(tx, &agent).await?;
-                    ledger.agents.insert(agent, (own, dearest));
+                    let highest_cost = highest_cost(tx, &agent).await?;
+                    ledger.agents.insert(agent, (own, highest_cost));
                 }
                 Ok(ledger)
             })
@@ -90,7 +92,7 @@ impl Store {
                     if limits.has_windows() { everybody(tx, &limits).await? } else { HashMap::new() };
                 let own = everybody.get(job.agent()).copied().unwrap_or_default();
                 let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
-                Ok(Hearing::Noted(limits.passed(spent, &own, &total(&everybody))))
+                Ok(Hearing::Noted(limits.exceeded(spent, &own, &total(&everybody))))
             })
         })
         .await
@@ -111,8 +113,9 @@ pub(super) async fn reserve(
     }
     let everybody = if limits.has_windows() { everybody(tx, limits).await? } else { HashMap::new() };
     let own = everybody.get(agent).copied().unwrap_or_default();
-    let dearest = if limits.has_windows() { dearest(tx, agent).await? } else { Dearest::default() };
-    Ok(limits.reserve(spent, &own, dearest, &total(&everybody)))
+    let highest_cost =
+        if limits.has_windows() { highest_cost(tx, agent).await? } else { HighestCost::default() };
+    Ok(limits.reserve(spent, &own, highest_cost, &total(&everybody)))
 }
 
 /// Ends the reservation of an attempt and returns its usage: as reported at the end, else as recorded while it ran,
@@ -170,9 +173,9 @@ async fn everybody(
 ) -> Result<HashMap<AgentName, Spending>, StoreError> {
     let mut everybody: HashMap<AgentName, Spending> = HashMap::new();
     for row in tx.all(UNDER_WAY, args![]).await? {
-        let heard = amount(&row, "microdollars", "tokens")?;
-        let held = heard.at_least(amount(&row, "reserved_microdollars", "reserved_tokens")?);
-        let under_way = Spending { heard, held, ..Spending::default() };
+        let reported = amount(&row, "microdollars", "tokens")?;
+        let committed = reported.at_least(amount(&row, "reserved_microdollars", "reserved_tokens")?);
+        let under_way = Spending { reported, committed, ..Spending::default() };
         let spending = everybody.entry(row.parse("agent")?).or_default();
         *spending = spending.plus(under_way);
     }
@@ -184,11 +187,11 @@ async fn everybody(
     Ok(everybody)
 }
 
-async fn dearest(tx: &mut Tx<'_>, agent: &AgentName) -> Result<Dearest, StoreError> {
-    let Some(row) = tx.one(DEAREST, args![agent.as_str()]).await? else { return Ok(Dearest::default()) };
+async fn highest_cost(tx: &mut Tx<'_>, agent: &AgentName) -> Result<HighestCost, StoreError> {
+    let Some(row) = tx.one(DEAREST, args![agent.as_str()]).await? else { return Ok(HighestCost::default()) };
     let most =
         |column| Ok::<_, StoreError>(row.get::<Option<i64>>(column)?.map(|most| most.max(0).cast_unsigned()));
-    Ok(Dearest { microdollars: most("microdollars")?, tokens: most("tokens")? })
+    Ok(HighestCost { microdollars: most("microdollars")?, tokens: most("tokens")? })
 }
 
 fn total(everybody: &HashMap<AgentName, Spending>) -> Spending {

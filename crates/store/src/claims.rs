@@ -244,7 +244,7 @@ impl Store {
     }
 
     /// Puts a job back whose claimed attempt never began.
-    pub async fn give_back(
+    pub async fn requeue(
         &self,
         id: JobId,
         epoch: i64,
@@ -261,7 +261,7 @@ impl Store {
                 if heard.is_some() {
                     return Ok(GivenBack::Began);
                 }
-                if !job.give_back(&why, now)? {
+                if !job.requeue(&why, now)? {
                     return Ok(GivenBack::TooOften);
                 }
                 jobs::save(tx, &job).await?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cowhand_core::event::Fact;
-use cowhand_core::moment::{Moment, SMALLEST};
+use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
 use jiff::{SignedDuration, Timestamp};
 use sqlx::postgres::PgConnection;
 use sqlx::{ConnectOptions, Connection};
@@ -76,7 +76,8 @@ impl Store {
                 let (moment, before) = (tx.moment(now), tx.one(LOCK_NODE, args![node.as_str()]).await?);
                 let seen = before.map(|row| row.moment_opt("seen_at", "seen_boot")).transpose()?.flatten();
                 tx.execute(JOIN, args![node.as_str(), now, moment.boot]).await?;
-                let step = seen.and_then(|seen| moment.step_since(seen)).filter(|by| by.abs() >= SMALLEST);
+                let step =
+                    seen.and_then(|seen| moment.step_since(seen)).filter(|by| by.abs() >= MIN_CLOCK_STEP);
                 if let Some(by) = step {
                     record_step(tx, node, by, now).await?;
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cowhand_core::attempt::Limit;
+use cowhand_core::attempt::UsageLimit;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::provider::{Parked, ProviderSlot, ProviderState};
@@ -88,7 +88,7 @@ pub(super) async fn started(
 pub(super) async fn park(
     tx: &mut Tx<'_>,
     job: &JobId,
-    limit: Limit,
+    limit: UsageLimit,
     message: &str,
     now: Timestamp,
 ) -> Result<Option<Parked>, StoreError> {

@@ -7,7 +7,7 @@ use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::{Job, JobState};
-use cowhand_core::retention::Limit;
+use cowhand_core::retention::RetentionLimit;
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
@@ -49,7 +49,7 @@ pub struct RemovedJob {
     pub id: JobId,
     pub at: Timestamp,
     /// Limit that it exceeded, or none if a person removed it.
-    pub limit: Option<Limit>,
+    pub limit: Option<RetentionLimit>,
     /// Person who removed it, if known.
     pub by: Option<Actor>,
 }
@@ -88,7 +88,11 @@ impl Store {
 
     /// Removes ended jobs, each with the limit that it exceeds, and returns the removed ones. Jobs in use or already
     /// removed are skipped.
-    pub async fn prune(&self, mut jobs: Vec<(JobId, Limit)>, now: Timestamp) -> Result<Vec<Job>, StoreError> {
+    pub async fn prune(
+        &self,
+        mut jobs: Vec<(JobId, RetentionLimit)>,
+        now: Timestamp,
+    ) -> Result<Vec<Job>, StoreError> {
         // Concurrent calls lock in the same order.
         jobs.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.write(move |tx| {
@@ -155,7 +159,7 @@ fn removed(row: &Row) -> Result<RemovedJob, StoreError> {
 async fn prune(
     tx: &mut Tx<'_>,
     id: &JobId,
-    limit: Option<Limit>,
+    limit: Option<RetentionLimit>,
     now: Timestamp,
 ) -> Result<Pruned, StoreError> {
     let job = match jobs::lock(tx, id).await {

@@ -4,7 +4,7 @@ use cowhand_core::breaker::BreakerState;
 use cowhand_core::event::Fact;
 use cowhand_core::id::ScheduleId;
 use cowhand_core::moment::Moment;
-use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, Waiting};
+use cowhand_core::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason, WaitingFiring};
 use jiff::Timestamp;
 
 use super::database::db::{Arg, Row, Tx, args};
@@ -143,7 +143,7 @@ impl Store {
                 Some(waiting) => waiting.due.min(due),
                 None => due,
             };
-            schedule.waiting = Some(Waiting { due: since, reason });
+            schedule.waiting = Some(WaitingFiring { due: since, reason });
             Some(Fact::ScheduleWaiting { due: since, reason })
         })
         .await
@@ -281,7 +281,7 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         fill: row.get::<i64>("fill")? == 1,
         fill_count: row.count("fill_count")?,
         run_error: row.get("run_error")?,
-        waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| Waiting { due, reason }),
+        waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| WaitingFiring { due, reason }),
         fuse: row.json_opt("fuse")?.unwrap_or_default(),
         counted_from: row.moment_opt("counted_from", "counted_boot")?,
         pause_boot: row.parse_opt("pause_boot")?,

@@ -1,6 +1,6 @@
 //! The input of the planner: every schedule and every job that has not ended, at one moment.
 
-use cowhand_core::budget::{Amount, Ledger};
+use cowhand_core::budget::{Amount, SpendingLedger};
 use cowhand_core::id::ScheduleId;
 use cowhand_core::job::{JobUsage, Outcome};
 use cowhand_core::moment::Moment;
@@ -81,7 +81,7 @@ impl Store {
                     schedules,
                     jobs,
                     preparing,
-                    ledger: Ledger::default(),
+                    ledger: SpendingLedger::default(),
                     providers: providers::all(tx).await?,
                     boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
                     uptime: Uptime::default(),

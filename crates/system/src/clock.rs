@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use cowhand_core::moment::{BootTime, Moment};
-use cowhand_core::uptime::Reading;
+use cowhand_core::uptime::ClockReading;
 use jiff::{SignedDuration, Timestamp};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::Notify;
@@ -68,12 +68,12 @@ impl Clock {
     }
 
     /// Reads all clocks as close to the same instant as possible.
-    pub fn reading(&self) -> Reading {
+    pub fn reading(&self) -> ClockReading {
         match self {
             Self::System => system_reading(),
             Self::ByHand(hand) => {
                 let HandTime { wall, boot, awake } = *hand.time();
-                Reading { now: Moment { wall, boot: Some(boot) }, awake }
+                ClockReading { now: Moment { wall, boot: Some(boot) }, awake }
             }
         }
     }
@@ -135,7 +135,7 @@ impl HandClock {
 
 /// Reads the system's clocks. A process may be stopped between two readings, which would look like a step of the clock;
 /// then they are read again.
-fn system_reading() -> Reading {
+fn system_reading() -> ClockReading {
     const MAX_READINGS: usize = 5;
     const MAX_READING_NANOS: i64 = 10_000;
     let read = || {
@@ -143,7 +143,7 @@ fn system_reading() -> Reading {
         let (wall, awake) = (whole(Timestamp::now()), microseconds(ClockId::Monotonic));
         let took = microseconds(ClockId::Boottime) - before;
         let now = Moment { wall, boot: Some(BootTime::new(*BOOT_ID, before)) };
-        (took, Reading { now, awake })
+        (took, ClockReading { now, awake })
     };
     let mut best = read();
     for _ in 1..MAX_READINGS {

@@ -141,17 +141,17 @@ fn usd(dollars: f64) -> Amount {
 }
 
 /// Returns spending of today and this month, and the reported and reserved amounts of running attempts.
-fn spending(day: f64, month: f64, heard: f64, held: f64) -> Spending {
-    Spending { day: usd(day), month: usd(month), heard: usd(heard), held: usd(held) }
+fn spending(day: f64, month: f64, reported: f64, committed: f64) -> Spending {
+    Spending { day: usd(day), month: usd(month), reported: usd(reported), committed: usd(committed) }
 }
 
-fn dearest(dollars: Option<f64>) -> Dearest {
-    Dearest { microdollars: dollars.map(microdollars), tokens: None }
+fn highest_cost(dollars: Option<f64>) -> HighestCost {
+    HighestCost { microdollars: dollars.map(microdollars), tokens: None }
 }
 
 /// Returns the reserved amount, or the budget without room.
 fn reserved(own: Budget, fleet: Budget, spent: Spending, by_all: Spending, most: Option<f64>) -> String {
-    match limits(own, fleet).reserve(Amount::default(), &spent, dearest(most), &by_all) {
+    match limits(own, fleet).reserve(Amount::default(), &spent, highest_cost(most), &by_all) {
         Ok(reserved) => money(reserved.amount.microdollars),
         Err(over) => format!("{}, {}", over.scope, over.window),
     }
@@ -163,7 +163,7 @@ fn what_an_attempt_reserves() {
     let day = |dollars| Budget { per_day_usd: Some(dollars), ..none };
     let job = |dollars, rest: Budget| Budget { per_job_usd: Some(dollars), ..rest };
     let nothing = Spending::default();
-    let spent = |day, held| spending(day, 9.0, 0.0, held);
+    let spent = |day, committed| spending(day, 9.0, 0.0, committed);
     let table = [
         ("no budget", none, none, nothing, nothing, None, "$0.00"),
         ("only of a job", job(2.0, none), none, nothing, nothing, Some(9.0), "$2.00"),
@@ -193,7 +193,7 @@ fn a_second_attempt_has_what_the_first_left() {
     let limits = limits(Budget { per_job_usd: Some(1.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();
     for (spent, expected) in [(0.0, 1_000_000), (0.75, 250_000), (1.0, 1), (7.0, 1)] {
-        let reserved = limits.reserve(usd(spent), &nothing, Dearest::default(), &nothing).unwrap();
+        let reserved = limits.reserve(usd(spent), &nothing, HighestCost::default(), &nothing).unwrap();
         assert_eq!(reserved.amount.microdollars, expected, "{spent}");
     }
 }
@@ -241,13 +241,14 @@ fn tokens_are_budgets_too() {
     let limits = limits(own, Budget::default());
     let spent = |tokens| Spending { day: Amount { tokens, microdollars: 0 }, ..Spending::default() };
     let nothing = Spending::default();
-    let reserve = |tokens| limits.reserve(Amount::default(), &spent(tokens), Dearest::default(), &nothing);
+    let reserve =
+        |tokens| limits.reserve(Amount::default(), &spent(tokens), HighestCost::default(), &nothing);
     assert_eq!(reserve(600).unwrap().amount, Amount { tokens: 400, microdollars: 0 });
     let over = reserve(601).unwrap_err();
     assert_eq!((over.unit, over.limit, over.spent, over.needed), (Unit::Tokens, 1_000, 601, 400));
-    let job = |tokens| limits.passed(Amount { tokens, microdollars: 0 }, &nothing, &nothing);
+    let job = |tokens| limits.exceeded(Amount { tokens, microdollars: 0 }, &nothing, &nothing);
     assert_eq!(job(400), None, "it is not exceeded");
-    assert_eq!(job(401).map(|over| over.window), Some(Window::Job));
+    assert_eq!(job(401).map(|over| over.window), Some(BudgetWindow::Job));
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn what_stops_an_attempt_under_way() {
     let table = [
         ("little", 0.99, nothing, nothing, None),
         ("all of it", 1.0, nothing, nothing, None),
-        ("more", 1.000_001, nothing, nothing, Some((Scope::Agent, Window::Job))),
+        ("more", 1.000_001, nothing, nothing, Some((BudgetScope::Agent, BudgetWindow::Job))),
         ("all of a day", 0.5, spending(4.0, 4.0, 1.0, 1.0), nothing, None),
         ("what others have reserved is not spent", 0.5, spending(4.0, 4.0, 0.5, 9.0), nothing, None),
         (
@@ -267,18 +268,18 @@ fn what_stops_an_attempt_under_way() {
             0.5,
             spending(4.0, 4.0, 1.1, 1.1),
             nothing,
-            Some((Scope::Agent, Window::Day)),
+            Some((BudgetScope::Agent, BudgetWindow::Day)),
         ),
         (
             "the fleet's month",
             0.5,
             nothing,
             spending(0.0, 49.0, 1.2, 2.0),
-            Some((Scope::Fleet, Window::Month)),
+            Some((BudgetScope::Fleet, BudgetWindow::Month)),
         ),
     ];
     for (name, job, own_spent, by_all, expected) in table {
-        let over = limits(own, fleet).passed(usd(job), &own_spent, &by_all);
+        let over = limits(own, fleet).exceeded(usd(job), &own_spent, &by_all);
         assert_eq!(over.map(|over| (over.scope, over.window)), expected, "{name}");
     }
     let is_used_up = |dollars| limits(own, fleet).is_used_up(usd(dollars));
@@ -290,7 +291,10 @@ fn what_only_waits_for_others() {
     let limits = limits(Budget { per_day_usd: Some(5.0), ..Budget::default() }, Budget::default());
     let nothing = Spending::default();
     let over = |own: Spending| {
-        limits.reserve(Amount::default(), &own, dearest(Some(1.0)), &nothing).unwrap_err().may_pass()
+        limits
+            .reserve(Amount::default(), &own, highest_cost(Some(1.0)), &nothing)
+            .unwrap_err()
+            .fits_after_running()
     };
     assert!(over(spending(1.0, 1.0, 0.0, 3.5)), "they may need less");
     assert!(!over(spending(4.5, 4.5, 0.0, 0.0)), "that is spent");
@@ -303,8 +307,8 @@ fn sentences() {
     let zone = TimeZone::get("Europe/Berlin").unwrap();
     let until = Some(at("2026-03-10T23:00:00Z"));
     let day = OverBudget {
-        scope: Scope::Agent,
-        window: Window::Day,
+        scope: BudgetScope::Agent,
+        window: BudgetWindow::Day,
         unit: Unit::Usd,
         limit: 5_000_000,
         spent: 5_020_000,
@@ -312,12 +316,22 @@ fn sentences() {
         needed: 1,
         until,
     };
-    let job = OverBudget { window: Window::Job, limit: 50_000, spent: 61_000, until: None, ..day };
-    let tight =
-        OverBudget { scope: Scope::Fleet, spent: 3_000_000, reserved: 1_500_000, needed: 700_000, ..day };
+    let job = OverBudget { window: BudgetWindow::Job, limit: 50_000, spent: 61_000, until: None, ..day };
+    let tight = OverBudget {
+        scope: BudgetScope::Fleet,
+        spent: 3_000_000,
+        reserved: 1_500_000,
+        needed: 700_000,
+        ..day
+    };
     let reserved = OverBudget { spent: 3_000_000, reserved: 2_000_000, ..day };
-    let tokens =
-        OverBudget { window: Window::Month, unit: Unit::Tokens, limit: 1_000_000, spent: 1_000_001, ..day };
+    let tokens = OverBudget {
+        window: BudgetWindow::Month,
+        unit: Unit::Tokens,
+        limit: 1_000_000,
+        spent: 1_000_001,
+        ..day
+    };
     let text: Vec<String> =
         [day, job, tight, reserved, tokens].iter().map(|over| over.sentence(&agent, &zone)).collect();
     insta::assert_snapshot!(text.join("\n"));

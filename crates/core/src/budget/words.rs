@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 
-use super::{OverBudget, Scope, Unit, Window, microdollars};
+use super::{BudgetScope, BudgetWindow, OverBudget, Unit, microdollars};
 use crate::id::AgentName;
 use crate::job::JobUsage;
 
@@ -65,7 +65,7 @@ impl OverBudget {
             format!("{owner} of {limit} is used up: {spent} spent")
         };
         match self.until {
-            Some(_) if self.may_pass() => format!(
+            Some(_) if self.fits_after_running() => format!(
                 "{text}; it starts as soon as they leave room, and a `budget.per_job_{}` reserves less",
                 self.unit
             ),
@@ -109,12 +109,12 @@ struct Owner<'a> {
 impl fmt::Display for Owner<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.over.window, self.over.scope) {
-            (Window::Job, Scope::Agent) => write!(f, "{}'s job budget", self.agent),
-            (Window::Job, Scope::Fleet) => write!(f, "the fleet's job budget"),
-            (Window::Day, Scope::Agent) => write!(f, "{}'s daily budget", self.agent),
-            (Window::Month, Scope::Agent) => write!(f, "{}'s monthly budget", self.agent),
-            (Window::Day, Scope::Fleet) => write!(f, "the fleet's daily budget"),
-            (Window::Month, Scope::Fleet) => write!(f, "the fleet's monthly budget"),
+            (BudgetWindow::Job, BudgetScope::Agent) => write!(f, "{}'s job budget", self.agent),
+            (BudgetWindow::Job, BudgetScope::Fleet) => write!(f, "the fleet's job budget"),
+            (BudgetWindow::Day, BudgetScope::Agent) => write!(f, "{}'s daily budget", self.agent),
+            (BudgetWindow::Month, BudgetScope::Agent) => write!(f, "{}'s monthly budget", self.agent),
+            (BudgetWindow::Day, BudgetScope::Fleet) => write!(f, "the fleet's daily budget"),
+            (BudgetWindow::Month, BudgetScope::Fleet) => write!(f, "the fleet's monthly budget"),
         }
     }
 }

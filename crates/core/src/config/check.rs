@@ -11,14 +11,14 @@ use super::hint;
 use super::node::{Entry, Location, Node, Scalar, Value};
 use super::problem::{Problem, Problems, Severity};
 use super::scalar::untyped;
-use super::schema::{SCHEMA, Schema, aliases_of};
+use super::schema::{ConfigSchema, SCHEMA, aliases_of};
 use super::secret;
 use super::section::{Sections, is_open, kinds_of, tag_of, variants_of};
 use super::suggest::{closest, did_you_mean, one_of};
 
 /// Options for the interpretation of a tree.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Reading<'a> {
+pub(super) struct CheckOptions<'a> {
     /// Part of a herdctl fleet: where herdctl drops unknown keys, they are warnings.
     pub herdctl: bool,
     /// True for an agent's own file.
@@ -30,9 +30,9 @@ pub(super) struct Reading<'a> {
 }
 
 pub(super) struct Checker<'a> {
-    pub(super) schema: &'static Schema,
+    pub(super) schema: &'static ConfigSchema,
     problems: &'a mut Problems,
-    reading: Reading<'a>,
+    reading: CheckOptions<'a>,
     path: Vec<Step>,
     /// Number of steps in the path that mark everything below as secret.
     secret: usize,
@@ -71,7 +71,7 @@ impl Checked {
 pub(super) fn check(
     node: &mut Node,
     schema: &'static Json,
-    reading: Reading<'_>,
+    reading: CheckOptions<'_>,
     problems: &mut Problems,
 ) -> Checked {
     let mut checker = Checker {
@@ -436,12 +436,12 @@ impl Checker<'_> {
 
     /// Quotes the value for a message, masked if it is secret.
     pub(super) fn quote(&self, scalar: &Scalar) -> String {
-        const MOST: usize = 60;
+        const MAX_QUOTED: usize = 60;
         if self.is_secret(scalar) {
             return format!("`{}`", secret::MASK);
         }
         let line = scalar.text.lines().next().unwrap_or_default();
-        let cut: String = line.chars().take(MOST).collect();
+        let cut: String = line.chars().take(MAX_QUOTED).collect();
         let more = if cut.len() < scalar.text.len() { "…" } else { "" };
         format!("`{cut}{more}`")
     }

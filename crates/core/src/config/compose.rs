@@ -7,19 +7,19 @@ use indexmap::IndexMap;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 
-use super::check::{Reading, check};
+use super::check::{CheckOptions, check};
 use super::load::{Draft, Loader, normal};
 use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
-use super::{idle, web};
+use super::{unused, web};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
-use crate::server::Server;
-use crate::shape::Traces;
+use crate::server::ServerConfig;
+use crate::shape::TracesConfig;
 
 /// Maximum depth of nested fleets: deeper than any real fleet, and safe for the stack.
 const MOST_LEVELS: usize = 32;
@@ -45,7 +45,7 @@ struct Above {
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let above =
         Above { files: vec![path.to_owned()], names: Vec::new(), defaults: None, herdctl: is_herdctl(path) };
-    let reading = Reading { herdctl: above.herdctl, ..Reading::default() };
+    let reading = CheckOptions { herdctl: above.herdctl, ..CheckOptions::default() };
     let Some((node, file)) = loader.file(path, None, reading) else {
         return Json::Object(serde_json::Map::new());
     };
@@ -69,17 +69,17 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let budget = checked.value.get("budget").and_then(|value| FleetBudget::deserialize(value).ok());
     loader.budget = budget.unwrap_or_default();
     if let Some(written) = node.get("budget") {
-        idle::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
+        unused::of_budget(&mut loader.idle, written, &loader.budget.limits, "budget");
     }
     let written = checked.value.get("server");
-    let server = written.and_then(|value| Server::deserialize(value).ok()).unwrap_or_default();
+    let server = written.and_then(|value| ServerConfig::deserialize(value).ok()).unwrap_or_default();
     let listen_chosen =
         written.is_some_and(|server| server.get("listen").is_some_and(|listen| !listen.is_null()));
-    loader.server = Server { listen_chosen, ..server }.below(loader.sources.directory(file));
+    loader.server = ServerConfig { listen_chosen, ..server }.below(loader.sources.directory(file));
     web::apply(loader, &node);
-    loader.traces = checked.value.get("traces").and_then(|value| Traces::deserialize(value).ok());
+    loader.traces = checked.value.get("traces").and_then(|value| TracesConfig::deserialize(value).ok());
     if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))
-        && let Some((key, message)) = traces.complaint()
+        && let Some((key, message)) = traces.validate()
     {
         let at = written.get(key).map_or(written.at, |wrong| wrong.at);
         loader.problems.secret_at(at);
@@ -164,7 +164,8 @@ fn written(
         loader.problems.add(problem.key(format!("{key}.{other}")).help(help));
     }
     let target = beside(loader, file, path.text()?);
-    let reading = Reading { herdctl: above.herdctl, agent_file: true, partial: true, ..Reading::default() };
+    let reading =
+        CheckOptions { herdctl: above.herdctl, agent_file: true, partial: true, ..CheckOptions::default() };
     loader.file(&target, Some((path.at, format!("{key}.path"))), reading)
 }
 
@@ -224,7 +225,7 @@ fn sub_fleet(
         return None;
     }
     let herdctl = above.herdctl || is_herdctl(&path);
-    let reading = Reading { herdctl, ..Reading::default() };
+    let reading = CheckOptions { herdctl, ..CheckOptions::default() };
     let (mut node, file) = loader.file(&path, Some((at, format!("{key}.path"))), reading)?;
     if let Some(overrides) = entry.get("overrides") {
         node = merge(node, overrides.clone());

@@ -17,7 +17,7 @@ use crate::size::Size;
 use crate::workspace::BranchName;
 
 /// Returns the error in the text, if there is one.
-pub(super) fn complaint(format: &str, text: &str) -> Option<String> {
+pub(super) fn validate(format: &str, text: &str) -> Option<String> {
     match format {
         "name" => message(check_name(text)),
         "interval" => message(text.parse::<Interval>()),

@@ -6,16 +6,16 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Value as Json, json};
 
-use super::check::{Checked, Reading, check};
-use super::idle::{self, Idle};
+use super::check::{CheckOptions, Checked, check};
 use super::interpolate::interpolate;
 use super::node::{FileId, Location, Node, Sources};
 use super::parse::parse;
 use super::problem::{Problem, Problems, Severity};
 use super::resolve::Resolved;
 use super::schema::SCHEMA;
+use super::unused::{self, Idle};
 use super::{compose, reference, resolve, secret};
-use crate::shape::Traces;
+use crate::shape::TracesConfig;
 use indexmap::IndexMap;
 
 use crate::budget::FleetBudget;
@@ -24,10 +24,10 @@ use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::roster::Roster;
-use crate::server::Server;
+use crate::server::ServerConfig;
 
 /// Access to files, the environment, and the time zone of the machine.
-pub struct Outside<'a> {
+pub struct ConfigEnvironment<'a> {
     pub read: &'a mut dyn FnMut(&Path) -> io::Result<String>,
     pub env: &'a dyn Fn(&str) -> Option<String>,
     /// Checks whether a folder with this path exists.
@@ -36,7 +36,7 @@ pub struct Outside<'a> {
     pub zone: Zone,
 }
 
-impl std::fmt::Debug for Outside<'_> {
+impl std::fmt::Debug for ConfigEnvironment<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Outside").field("zone", &self.zone).finish_non_exhaustive()
     }
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Outside<'_> {
 
 /// Result of loading a config.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The roster, complete only if there are no errors.
     pub roster: Roster,
     /// The merged config with its secrets masked, for people to read.
@@ -54,7 +54,7 @@ pub struct Loaded {
     pub sources: Sources,
 }
 
-impl Loaded {
+impl LoadedConfig {
     pub fn errors(&self) -> usize {
         self.problems.iter().filter(|problem| problem.severity == Severity::Error).count()
     }
@@ -65,7 +65,7 @@ impl Loaded {
 }
 
 /// Loads the fleet of a root file. A file named `herdctl.*` and all below it are interpreted as by herdctl.
-pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
+pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
     let mut loader = Loader {
         outside,
         sources: Sources::default(),
@@ -79,7 +79,7 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
         provider_places: Vec::new(),
         idle: Idle::default(),
         budget: FleetBudget::default(),
-        server: Server::default(),
+        server: ServerConfig::default(),
         traces: None,
         merged: 0,
         fleets: 0,
@@ -113,18 +113,18 @@ pub fn load(root: &Path, outside: Outside<'_>) -> Loaded {
             Resolved::Broken(agent) => broken.push((draft, agent)),
         }
     }
-    let known = reference::Known::new(&roster, &loader.agents, &broken, loader.complete);
+    let known = reference::KnownNames::new(&roster, &loader.agents, &broken, loader.complete);
     known.check(&mut loader.problems);
     if loader.complete && broken.is_empty() {
-        idle::providers(&mut loader, &roster);
+        unused::providers(&mut loader, &roster);
     }
     std::mem::take(&mut loader.idle).tell(&mut loader.problems);
     shown["agents"] = json!(shown_agents);
-    Loaded { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
+    LoadedConfig { roster, shown, problems: loader.problems.finish(), sources: loader.sources }
 }
 
 pub(super) struct Loader<'a> {
-    pub outside: Outside<'a>,
+    pub outside: ConfigEnvironment<'a>,
     pub sources: Sources,
     pub problems: Problems,
     pub agents: Vec<Draft>,
@@ -140,8 +140,8 @@ pub(super) struct Loader<'a> {
     /// Settings without effect.
     pub idle: Idle,
     pub budget: FleetBudget,
-    pub server: Server,
-    pub traces: Option<Traces>,
+    pub server: ServerConfig,
+    pub traces: Option<TracesConfig>,
     /// Number of nodes of all merged agents so far.
     pub merged: usize,
     /// Number of fleets so far.
@@ -179,7 +179,7 @@ impl Loader<'_> {
         &mut self,
         path: &Path,
         asked: Option<(Location, String)>,
-        reading: Reading<'_>,
+        reading: CheckOptions<'_>,
     ) -> Option<(Node, FileId)> {
         let as_what = (path.to_owned(), reading.agent_file);
         if let Some(known) = self.files.get(&as_what) {
@@ -213,7 +213,7 @@ impl Loader<'_> {
         found
     }
 
-    fn parse_and_check(&mut self, file: FileId, reading: Reading<'_>) -> Option<Node> {
+    fn parse_and_check(&mut self, file: FileId, reading: CheckOptions<'_>) -> Option<Node> {
         let mut node = parse(file, self.sources.text(file), &mut self.problems)?;
         interpolate(&mut node, self.sources.text(file), self.outside.env, &mut self.problems);
         let schema = if reading.agent_file { SCHEMA.agent() } else { SCHEMA.fleet() };

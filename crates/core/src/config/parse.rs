@@ -226,9 +226,10 @@ impl<'a> Builder<'a> {
             Some(Content::List(items)) => items.push(node),
             Some(Content::Map { map, key, merged, is_text }) => match key.take() {
                 None => match syntax::braces(self.text, node.at.start as usize) {
-                    Some(slip) if node.entries().is_some() => {
-                        let at = Location { column: node.at.column - 1, start: small(slip.start), ..node.at };
-                        self.problems.add(Problem::error(at, slip.message).help(slip.help));
+                    Some(mistake) if node.entries().is_some() => {
+                        let at =
+                            Location { column: node.at.column - 1, start: small(mistake.start), ..node.at };
+                        self.problems.add(Problem::error(at, mistake.message).help(mistake.help));
                         self.unquoted = Some(at.line);
                         (*key, *is_text) = (Some(Key::Unusable), true);
                     }
@@ -306,8 +307,8 @@ impl<'a> Builder<'a> {
             return too_deep(at);
         }
         let offset = self.byte_of(at);
-        if let Some(slip) = syntax::slip(self.text, error.kind(), offset) {
-            return Problem::error(self.place_of(slip.start), slip.message).help(slip.help);
+        if let Some(mistake) = syntax::syntax_mistake(self.text, error.kind(), offset) {
+            return Problem::error(self.place_of(mistake.start), mistake.message).help(mistake.help);
         }
         let line = self.text.lines().nth((at.line as usize).saturating_sub(1)).unwrap_or_default();
         let help =

@@ -14,7 +14,7 @@ use crate::roster::{Agent, Roster, Schedule};
 use crate::trigger::TriggerConfig;
 
 /// All agents and schedules that can be referred to.
-pub(super) struct Known<'a> {
+pub(super) struct KnownNames<'a> {
     /// Agents with their drafts, including those with errors, as far as they can be read.
     agents: Vec<(&'a Agent, &'a Draft)>,
     /// True if no agent is missing.
@@ -35,7 +35,7 @@ struct Names {
     unread: HashSet<String>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownNames<'a> {
     pub(super) fn new(
         roster: &'a Roster,
         drafts: &'a [Draft],
@@ -247,7 +247,7 @@ impl Place<'_> {
         is_same && self.schedule.enabled && other.schedule.enabled
     }
 
-    fn lifecycle(&self, known: &Known<'_>, name: &str, problems: &mut Problems) {
+    fn lifecycle(&self, known: &KnownNames<'_>, name: &str, problems: &mut Problems) {
         if !known.agent_may_exist(name, self.draft) {
             let names = known.agents.iter().map(|(agent, _)| agent.name.to_string());
             self.nothing_called("agent", name, names, problems);
@@ -257,7 +257,7 @@ impl Place<'_> {
     /// Returns the schedule whose jobs this one waits for.
     fn upstream(
         &self,
-        known: &Known<'_>,
+        known: &KnownNames<'_>,
         name: Option<&str>,
         id: Option<ScheduleId>,
         problems: &mut Problems,
@@ -283,7 +283,7 @@ impl Place<'_> {
 
     fn upstream_by_id(
         &self,
-        known: &Known<'_>,
+        known: &KnownNames<'_>,
         id: Option<ScheduleId>,
         problems: &mut Problems,
     ) -> Option<ScheduleId> {

@@ -5,12 +5,12 @@ use std::path::Path;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value as Json, json};
 
-use super::load::Loaded;
+use super::load::LoadedConfig;
 use super::node::Sources;
 use super::problem::{Problem, Severity};
 
 /// Renders one block for each problem. `colour` is for a terminal; paths are relative to `base`.
-pub fn render(loaded: &Loaded, base: &Path, colour: bool) -> String {
+pub fn render(loaded: &LoadedConfig, base: &Path, colour: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let blocks: Vec<String> = loaded
         .problems
@@ -77,7 +77,7 @@ fn shown_path(problem: &Problem, sources: &Sources, base: &Path) -> String {
 }
 
 /// Returns each warning on one line, for a log: `cowhand.yaml:3:5: message; help`.
-pub fn warnings(loaded: &Loaded, base: &Path) -> Vec<String> {
+pub fn warnings(loaded: &LoadedConfig, base: &Path) -> Vec<String> {
     let warnings = loaded.problems.iter().filter(|problem| problem.severity == Severity::Warning);
     let line = |problem: &Problem| {
         let path = shown_path(problem, &loaded.sources, base);
@@ -92,7 +92,7 @@ pub fn warnings(loaded: &Loaded, base: &Path) -> Vec<String> {
 }
 
 /// Returns a summary: `3 errors, 2 warnings in 4 files`, or `ok: 50 agents, 83 schedules`.
-pub fn summary(loaded: &Loaded) -> String {
+pub fn summary(loaded: &LoadedConfig) -> String {
     let (errors, warnings) = (loaded.errors(), loaded.warnings());
     let files = counted(loaded.sources.len(), "file");
     match (errors, warnings) {
@@ -103,7 +103,7 @@ pub fn summary(loaded: &Loaded) -> String {
     }
 }
 
-fn contents(loaded: &Loaded) -> String {
+fn contents(loaded: &LoadedConfig) -> String {
     let schedules = loaded.roster.agents.iter().map(|agent| agent.schedules.len()).sum();
     format!("{}, {}", counted(loaded.roster.agents.len(), "agent"), counted(schedules, "schedule"))
 }
@@ -113,7 +113,7 @@ fn counted(count: usize, noun: &str) -> String {
 }
 
 /// Returns the problems as JSON, for programs.
-pub fn as_json(loaded: &Loaded, base: &Path) -> Json {
+pub fn as_json(loaded: &LoadedConfig, base: &Path) -> Json {
     let problems: Vec<Json> = loaded
         .problems
         .iter()

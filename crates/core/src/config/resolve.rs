@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
-use super::check::{Checked, Reading, check};
+use super::check::{CheckOptions, Checked, check};
 use super::compose::each_schedule;
 use super::load::{Draft, Loader, normal};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{enclosure, idle, runtime, secret, spending, trusting, working};
+use super::{runtime, sandbox_check, secret, spending, trusting, unused, working};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
@@ -38,7 +38,7 @@ pub(super) fn agent(
     let before = loader.problems.errors();
     place_work_sources(loader, draft);
     working::take_repo(draft);
-    let reading = Reading { herdctl: draft.herdctl, below: &draft.key, ..Reading::default() };
+    let reading = CheckOptions { herdctl: draft.herdctl, below: &draft.key, ..CheckOptions::default() };
     let checked = check(&mut draft.node, SCHEMA.agent(), reading, &mut loader.problems);
     check_names(loader, draft);
     check_prompts(loader, draft);
@@ -63,10 +63,10 @@ pub(super) fn agent(
     working::check(loader, draft, &agent);
     if is_sound {
         runtime::check(loader, draft, &agent);
-        enclosure::check(loader, draft, &agent);
+        sandbox_check::check(loader, draft, &agent);
         spending::check(loader, draft, &agent);
         trusting::check(loader, draft, &agent);
-        idle::check(loader, draft, &agent);
+        unused::check(loader, draft, &agent);
     }
     if loader.problems.errors() > before {
         return Resolved::Broken(Some(Box::new(agent)));
@@ -77,7 +77,7 @@ pub(super) fn agent(
 
 /// Returns the typed agent, and whether it is complete except for wrong schedules. If the agent itself is wrong,
 /// returns only its correct schedules, so that one error does not hide errors elsewhere.
-fn typed(checked: &Checked) -> Option<(shape::Agent, bool)> {
+fn typed(checked: &Checked) -> Option<(shape::AgentConfig, bool)> {
     let in_schedule =
         |pointer: &str| pointer.strip_prefix("/schedules/").is_some_and(|rest| !rest.is_empty());
     let mut value = checked.value.clone();
@@ -90,10 +90,10 @@ fn typed(checked: &Checked) -> Option<(shape::Agent, bool)> {
         });
     }
     if checked.is_sound(|pointer| !in_schedule(pointer)) {
-        return Some((shape::Agent::deserialize(&value).ok()?, true));
+        return Some((shape::AgentConfig::deserialize(&value).ok()?, true));
     }
     let schedules = value.get("schedules").cloned().unwrap_or_else(|| json!({}));
-    Some((shape::Agent::deserialize(json!({ "schedules": schedules })).ok()?, false))
+    Some((shape::AgentConfig::deserialize(json!({ "schedules": schedules })).ok()?, false))
 }
 
 /// Puts a resolved value first, in place of the written one, unless that is masked.
@@ -109,7 +109,7 @@ fn assemble(
     draft: &Draft,
     name: AgentName,
     directory: PathBuf,
-    mut settings: shape::Agent,
+    mut settings: shape::AgentConfig,
     shown: &mut Json,
 ) -> Agent {
     let mut schedules = Vec::new();
@@ -133,7 +133,7 @@ fn schedule(
     draft: &Draft,
     agent: &AgentName,
     name: ScheduleName,
-    schedule: shape::Schedule,
+    schedule: shape::ScheduleConfig,
 ) -> Schedule {
     let mut trigger = schedule.trigger;
     if let Err(error) = trigger.check() {

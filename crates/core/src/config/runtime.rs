@@ -3,12 +3,12 @@
 use super::load::{Draft, Loader};
 use super::node::Node;
 use super::problem::Problem;
-use crate::roster::{Agent, Unheld};
+use crate::roster::{Agent, Unenforceable};
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
-    let unheld = agent.unheld();
-    check_unused(loader, draft, agent, unheld.as_ref());
-    if let Some(Unheld { key, why }) = unheld {
+    let unenforceable = agent.unenforceable();
+    check_unused(loader, draft, agent, unenforceable.as_ref());
+    if let Some(Unenforceable { key, why }) = unenforceable {
         let found = key.split('.').try_fold(&draft.node, Node::get);
         let at = found.map_or(draft.entry, |node| node.at);
         if key.starts_with("mcp_servers") {
@@ -18,8 +18,8 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         loader.problems.add(Problem::error(at, why).key(draft.key_of(&key)));
         return;
     }
-    for (number, Unheld { why, .. }) in
-        agent.and_stand_ins().filter_map(|(number, agent)| Some((number?, agent.unheld()?)))
+    for (number, Unenforceable { why, .. }) in
+        agent.with_fallbacks().filter_map(|(number, agent)| Some((number?, agent.unenforceable()?)))
     {
         let at = draft.node.get("fallback").map_or(draft.entry, |node| node.at);
         loader.problems.add(Problem::error(at, why).key(draft.key_of(&format!("fallback[{number}]"))));
@@ -45,11 +45,20 @@ pub(super) fn check_command(loader: &mut Loader<'_>, draft: &Draft) {
 }
 
 /// Warns of keys that this runtime does not support. They are not errors, but have no effect.
-fn check_unused(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, unheld: Option<&Unheld>) {
+fn check_unused(
+    loader: &mut Loader<'_>,
+    draft: &Draft,
+    agent: &Agent,
+    unenforceable: Option<&Unenforceable>,
+) {
     let runtime = agent.settings.runtime.unwrap_or_default();
     for (key, why) in runtime.unused() {
         let found = key.split('.').try_fold(&draft.node, Node::get).filter(|node| !node.is_null());
-        let Some(found) = found.filter(|_| unheld.is_none_or(|unheld| unheld.key != *key)) else { continue };
+        let Some(found) =
+            found.filter(|_| unenforceable.is_none_or(|unenforceable| unenforceable.key != *key))
+        else {
+            continue;
+        };
         let message = format!("`{key}` does nothing for `runtime: {}`: {why}", runtime.name());
         loader.problems.add(Problem::warning(found.at, message).key(draft.key_of(key)));
     }

@@ -101,7 +101,7 @@ impl Checker<'_> {
             return None;
         }
         let format = schema.get("format").and_then(Json::as_str);
-        if let Some(complaint) = format.and_then(|format| format::complaint(format, text)) {
+        if let Some(complaint) = format.and_then(|format| format::validate(format, text)) {
             // The parsers quote the text, which may be a secret.
             let message =
                 if self.is_secret(scalar) { "this value is not valid here".to_owned() } else { complaint };

@@ -10,15 +10,15 @@ use serde_json::{Map, Value};
 use crate::shape::FleetFile;
 
 /// The schema that the checker uses.
-pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(Schema::generate);
+pub(super) static SCHEMA: LazyLock<ConfigSchema> = LazyLock::new(ConfigSchema::generate);
 
 #[derive(Debug)]
-pub(super) struct Schema {
+pub(super) struct ConfigSchema {
     fleet: Value,
     patterns: HashMap<String, Regex>,
 }
 
-impl Schema {
+impl ConfigSchema {
     fn generate() -> Self {
         let generator = SchemaSettings::draft2020_12().into_generator();
         let mut fleet = generator.into_root_schema_for::<FleetFile>().to_value();

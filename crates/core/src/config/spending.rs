@@ -4,7 +4,7 @@
 use super::load::{Draft, Loader};
 use super::node::Location;
 use super::problem::Problem;
-use crate::budget::{Budget, Tells};
+use crate::budget::{Budget, UsageReporting};
 use crate::roster::Agent;
 use crate::shape::Runtime;
 
@@ -14,7 +14,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         return;
     }
     let at = draft.node.get("budget").map_or(draft.entry, |budget| budget.at);
-    for (number, agent) in agent.and_stand_ins() {
+    for (number, agent) in agent.with_fallbacks() {
         let fallback = draft.node.get("fallback").filter(|_| number.is_some());
         let at = fallback.map_or(at, |fallback| fallback.at);
         let key = number.map_or_else(|| "budget".to_owned(), |number| format!("fallback[{number}]"));
@@ -27,9 +27,9 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
 
 fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -> Option<Problem> {
     let has_price = agent.settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
-    match agent.tells() {
-        Tells::TokensAsItGoes if in_dollars && !has_price => Some(without_price(agent, at)),
-        Tells::AllInTheEnd => {
+    match agent.usage_reporting() {
+        UsageReporting::TokensContinuous if in_dollars && !has_price => Some(without_price(agent, at)),
+        UsageReporting::AtEnd => {
             let (by_itself, help) = match agent.program() {
                 Runtime::Acp => (
                     "its program".to_owned(),
@@ -45,7 +45,7 @@ fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -
             );
             Some(Problem::warning(at, message).help(help))
         }
-        Tells::TokensAsItGoes | Tells::AllAsItGoes | Tells::DollarsInTheEnd => None,
+        UsageReporting::TokensContinuous | UsageReporting::Continuous | UsageReporting::CostAtEnd => None,
     }
 }
 

@@ -6,7 +6,7 @@ use super::secret;
 
 /// A syntax error in a file: its position, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Slip {
+pub(super) struct SyntaxMistake {
     /// Byte at which it begins.
     pub start: usize,
     pub message: String,
@@ -14,7 +14,7 @@ pub(super) struct Slip {
 }
 
 /// Finds the mistake behind a parser error at the byte `offset`, if it is one of the frequent ones.
-pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> {
+pub(super) fn syntax_mistake(text: &str, kind: &ErrorKind, offset: usize) -> Option<SyntaxMistake> {
     match kind {
         ErrorKind::UnclosedQuotedScalar
         | ErrorKind::InvalidQuotedScalarIndent
@@ -26,13 +26,13 @@ pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> 
         | ErrorKind::UnexpectedCharacter { .. } => {
             let rest = text.get(offset..)?;
             let first = rest.chars().next().filter(|first| matches!(first, '*' | '&' | '@' | '`' | '%'))?;
-            let slip = needs_quotes(text, offset, &first.to_string());
+            let mistake = needs_quotes(text, offset, &first.to_string());
             let name: String = rest.chars().skip(1).take_while(|sign| sign.is_alphanumeric()).collect();
             if *kind == ErrorKind::UnknownAnchor && !name.is_empty() {
-                let message = format!("no anchor is called `{name}`; {}", slip.message);
-                return Some(Slip { message, ..slip });
+                let message = format!("no anchor is called `{name}`; {}", mistake.message);
+                return Some(SyntaxMistake { message, ..mistake });
             }
-            Some(slip)
+            Some(mistake)
         }
         ErrorKind::MappingValueNotAllowed | ErrorKind::ExpectedFlowMappingSeparator => colon(text, offset),
         _ => None,
@@ -40,7 +40,7 @@ pub(super) fn slip(text: &str, kind: &ErrorKind, offset: usize) -> Option<Slip> 
 }
 
 /// Finds a value with a colon and a blank in it, which YAML takes for a second key; `at` is the position of the colon.
-fn colon(text: &str, at: usize) -> Option<Slip> {
+fn colon(text: &str, at: usize) -> Option<SyntaxMistake> {
     text.get(at..)?.strip_prefix(':')?;
     let (before, _) = around(text, at);
     let (key, value) = before.rsplit_once(": ")?;
@@ -48,23 +48,26 @@ fn colon(text: &str, at: usize) -> Option<Slip> {
     if value.is_empty() || value.starts_with(['"', '\'', '{', '[', '|', '>']) || key.contains('#') {
         return None;
     }
-    let slip = needs_quotes(text, at - value.len(), "");
-    Some(Slip { message: "a text with a colon and a blank in it needs quotes".to_owned(), ..slip })
+    let mistake = needs_quotes(text, at - value.len(), "");
+    Some(SyntaxMistake {
+        message: "a text with a colon and a blank in it needs quotes".to_owned(),
+        ..mistake
+    })
 }
 
 /// Finds a value that begins with `{{`, which YAML takes for a map; `inner` is the position of the second brace.
-pub(super) fn braces(text: &str, inner: usize) -> Option<Slip> {
+pub(super) fn braces(text: &str, inner: usize) -> Option<SyntaxMistake> {
     let outer = inner.checked_sub(1)?;
     text.get(outer..)?.starts_with("{{").then(|| needs_quotes(text, outer, "{{"))
 }
 
-fn needs_quotes(text: &str, start: usize, with: &str) -> Slip {
+fn needs_quotes(text: &str, start: usize, with: &str) -> SyntaxMistake {
     let (before, rest) = around(text, start);
     let key = key_before(before);
     let is_secret = key.is_some_and(secret::looks_secret);
     let value = if is_secret { "…" } else { value_of(before, rest) };
     let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
-    Slip {
+    SyntaxMistake {
         start,
         message: format!("a text that begins with `{with}` needs quotes"),
         help: format!("write `{key}{}`", quoted(value)),
@@ -111,7 +114,7 @@ const MOST_LINES: usize = 100;
 
 /// Finds the quote that was still open at the line of the error. The parser reports the position at which the next line
 /// or quote is invalid, which is not the position of the mistake.
-fn unclosed_quote(text: &str, offset: usize) -> Option<Slip> {
+fn unclosed_quote(text: &str, offset: usize) -> Option<SyntaxMistake> {
     let line_end = text[offset..].find('\n').map_or(text.len(), |end| offset + end);
     let mut end = line_end;
     for _ in 0..MOST_LINES {
@@ -122,7 +125,11 @@ fn unclosed_quote(text: &str, offset: usize) -> Option<Slip> {
         {
             let quote = &text[start..=start];
             let help = format!("put {quote} at its end; text of several lines is easier to write after `|`");
-            return Some(Slip { start, message: "this quote is not closed on its line".to_owned(), help });
+            return Some(SyntaxMistake {
+                start,
+                message: "this quote is not closed on its line".to_owned(),
+                help,
+            });
         }
         end = begin.checked_sub(1)?;
     }
@@ -205,7 +212,7 @@ mod tests {
             ("a: \"b\": c", 6, None),
             ("a: {b: c", 7, None),
         ] {
-            assert_eq!(colon(text, at).map(|slip| slip.help).as_deref(), expected, "{text}");
+            assert_eq!(colon(text, at).map(|mistake| mistake.help).as_deref(), expected, "{text}");
         }
     }
 

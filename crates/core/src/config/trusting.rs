@@ -69,7 +69,7 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
     let default = agent.settings.default_prompt.as_deref();
     let prompt = prompt::choose(None, schedule.prompt.as_deref(), default);
     let variables = Variables::of(schedule.trigger.type_name(), schedule.work_source.is_some());
-    let tells = Template::parse_lenient(prompt, variables).0.tells_others_words();
+    let tells = Template::parse_lenient(prompt, variables).0.contains_outside_text();
     let is_held = agent.sandbox(Some(&schedule.name), false).kind != SandboxKind::None;
     if tells && !is_held && agent.trusts(Some(schedule)).is_empty() {
         let message = format!(

@@ -10,7 +10,7 @@ use super::{ErrorKind, Job, JobError, Refused, signature};
 /// Number of times in a row that a job is requeued for the same reason before it fails.
 pub const MAX_REQUEUES: u32 = 5;
 /// Longest wait before the next try, in seconds.
-const LONGEST_WAIT: u32 = 60;
+const MAX_REQUEUE_WAIT: u32 = 60;
 
 /// Reason why a claimed attempt never began.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Job {
     /// Requeues the job because its claimed attempt never began. The wait grows each time, because the problem may
     /// last; after the end of a daemon there is no wait. Returns false, and changes nothing, if the job was requeued
     /// too often for this reason.
-    pub fn give_back(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
+    pub fn requeue(&mut self, why: &NotBegun, now: Timestamp) -> Result<bool, Refused> {
         let mut requeued = self.requeued.clone();
         requeued.in_all = requeued.in_all.saturating_add(1);
         if let Some(reason) = why.reason() {
@@ -89,7 +89,7 @@ impl Job {
             requeued.times = if same { requeued.times.saturating_add(1) } else { 1 };
             requeued.reason = Some(reason.to_owned());
         }
-        let wait = if why.reason().is_some() { requeued.in_all.min(LONGEST_WAIT) } else { 0 };
+        let wait = if why.reason().is_some() { requeued.in_all.min(MAX_REQUEUE_WAIT) } else { 0 };
         let wait = SignedDuration::from_secs(wait.into());
         let mut back = self.clone();
         back.back_off(now.checked_add(wait).unwrap_or(now))?;

@@ -206,7 +206,7 @@ fn what_never_began_waits_a_little_longer_each_time() {
     for (attempt, why, wait) in [(1, &full, 1), (2, &full, 2), (3, &NotBegun::Interrupted, 0), (4, &full, 4)]
     {
         job.start(at(100 * attempt)).unwrap();
-        assert!(job.give_back(why, at(100 * attempt)).unwrap());
+        assert!(job.requeue(why, at(100 * attempt)).unwrap());
         assert_eq!(job.state(), &JobState::Pending { not_before: Some(at(100 * attempt + wait)) });
     }
 }
@@ -245,7 +245,7 @@ fn what_keeps_a_job_from_beginning_again_and_again_fails_it() {
                     continue;
                 }
             };
-            if job.give_back(&why, now).unwrap() {
+            if job.requeue(&why, now).unwrap() {
                 answers += &job.requeued().times.to_string();
                 assert_eq!(job.run_started_at().is_some(), answers.contains('-'), "{story}");
             } else {
@@ -269,7 +269,7 @@ fn what_never_began_does_not_count_for_retry() {
     };
     for _ in 0..3 {
         let now = begin(&mut job);
-        assert!(job.give_back(&NotBegun::Shortage("no space left on device".to_owned()), now).unwrap());
+        assert!(job.requeue(&NotBegun::Shortage("no space left on device".to_owned()), now).unwrap());
     }
     let now = begin(&mut job);
     job.settle(failed(FailReason::Error, ErrorKind::Exit), &retry, now).unwrap();
@@ -326,7 +326,7 @@ proptest! {
                 Change::Start => job.start(now),
                 Change::Session(id) => job.set_session(id),
                 Change::Settle(outcome) => job.settle(outcome, &patient(), now),
-                Change::GiveBack => job.give_back(&NotBegun::Failed("no".to_owned()), now).map(drop),
+                Change::GiveBack => job.requeue(&NotBegun::Failed("no".to_owned()), now).map(drop),
                 Change::Cancel(how) => job.cancel(how, now),
             };
             if let Some(ended) = &ended {

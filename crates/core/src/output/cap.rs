@@ -7,13 +7,13 @@ use serde_json::{Map, Value};
 use crate::cut::{LONGEST_MARKER, push_cut};
 
 /// Minimum room for any value: a marker in quotes.
-const LEAST: usize = LONGEST_MARKER + 2;
+const MIN_VALUE_ROOM: usize = LONGEST_MARKER + 2;
 
 /// Key of the note that whole fields are missing.
-const NOTE: &str = "cut";
+const CUT_NOTE_KEY: &str = "cut";
 
 /// Known fields of all types. All other fields of a message are extra.
-const OWN: [&str; 15] = [
+const MESSAGE_FIELDS: [&str; 15] = [
     "type",
     "timestamp",
     "subtype",
@@ -35,23 +35,23 @@ const OWN: [&str; 15] = [
 pub(super) fn fit(message: Value, cap: usize) -> Value {
     let whole = length(&message);
     let Value::Object(mut fields) = message else { return message };
-    if frame(&fields) + fields.len() * LEAST > cap {
+    if frame(&fields) + fields.len() * MIN_VALUE_ROOM > cap {
         // There are so many extra keys that their names alone do not fit.
-        fields.retain(|key, _| OWN.contains(&key.as_str()));
+        fields.retain(|key, _| MESSAGE_FIELDS.contains(&key.as_str()));
         let kept = frame(&fields) + fields.values().map(length).sum::<usize>();
-        fields.insert(NOTE.to_owned(), note(whole.saturating_sub(kept)));
+        fields.insert(CUT_NOTE_KEY.to_owned(), note(whole.saturating_sub(kept)));
     }
     let usage = fields.get("usage").map_or(0, length);
     let mut fields = fit_object(fields, cap);
     // A text is not valid as usage; the note replaces it and is shorter.
     if fields.get("usage").is_some_and(Value::is_string) {
         fields.shift_remove("usage");
-        fields.insert(NOTE.to_owned(), note(usage));
+        fields.insert(CUT_NOTE_KEY.to_owned(), note(usage));
     }
     Value::Object(fields)
 }
 
-/// Cuts a value so that its JSON has at most `room` bytes, which are at least [`LEAST`]. A container with too many
+/// Cuts a value so that its JSON has at most `room` bytes, which are at least [`MIN_VALUE_ROOM`]. A container with too many
 /// entries becomes the beginning of its JSON text.
 fn fit_value(value: Value, room: usize) -> Value {
     if length(&value) <= room {
@@ -59,11 +59,11 @@ fn fit_value(value: Value, room: usize) -> Value {
     }
     match value {
         Value::String(text) => cut(&text, room),
-        Value::Array(items) if frame_of_array(&items) + items.len() * LEAST <= room => {
+        Value::Array(items) if frame_of_array(&items) + items.len() * MIN_VALUE_ROOM <= room => {
             let level = level(items.iter().map(length).collect(), room - frame_of_array(&items));
             items.into_iter().map(|item| fit_value(item, level)).collect()
         }
-        Value::Object(fields) if frame(&fields) + fields.len() * LEAST <= room => {
+        Value::Object(fields) if frame(&fields) + fields.len() * MIN_VALUE_ROOM <= room => {
             Value::Object(fit_object(fields, room))
         }
         other => cut(&other.to_string(), room),

@@ -10,8 +10,8 @@ use super::OutputMessage;
 /// result of a tool, else its unstructured lines.
 #[derive(Debug, Default)]
 pub struct FinalOutput {
-    told: Option<String>,
-    said: Option<String>,
+    result: Option<String>,
+    last_message: Option<String>,
     answered: Option<String>,
     lines: VecDeque<String>,
     /// Size of `lines`, and whether earlier lines were dropped.
@@ -20,10 +20,10 @@ pub struct FinalOutput {
 }
 
 /// Maximum size of the unstructured lines; the last ones are kept.
-const MOST: usize = 64 << 10;
+const MAX_LINES_SIZE: usize = 64 << 10;
 
 impl FinalOutput {
-    pub fn hear(&mut self, message: OutputMessage) {
+    pub fn add(&mut self, message: OutputMessage) {
         match message {
             // Output of an earlier attempt does not count.
             OutputMessage::System { subtype: Some(subtype), .. } if subtype == OutputMessage::ATTEMPT => {
@@ -31,11 +31,11 @@ impl FinalOutput {
             }
             OutputMessage::System { subtype: Some(subtype), extra, .. } if subtype == "result" => {
                 if let Some(text) = extra.get("line").and_then(|line| text_of(line.get("result")?)) {
-                    self.told = Some(text);
+                    self.result = Some(text);
                 }
             }
-            OutputMessage::System { subtype: None, content: Some(line), .. } => match told(&line) {
-                Some(text) => self.told = Some(text),
+            OutputMessage::System { subtype: None, content: Some(line), .. } => match result_in(&line) {
+                Some(text) => self.result = Some(text),
                 None => self.remember(line),
             },
             // Messages of a subagent are not messages of the agent.
@@ -44,7 +44,7 @@ impl FinalOutput {
             OutputMessage::Assistant { content: Some(content), partial: None | Some(false), .. }
                 if !content.trim().is_empty() =>
             {
-                self.said = Some(content);
+                self.last_message = Some(content);
             }
             OutputMessage::ToolResult { result: Some(result), .. } => {
                 self.answered = text_of(&result).or(self.answered.take());
@@ -56,12 +56,12 @@ impl FinalOutput {
     /// Checks whether the agent itself has produced a result or message, which only later messages of the agent can
     /// change.
     pub const fn is_said(&self) -> bool {
-        self.told.is_some() || self.said.is_some()
+        self.result.is_some() || self.last_message.is_some()
     }
 
     pub fn into_text(self) -> Option<String> {
-        let Self { told, said, answered, lines, forgotten, .. } = self;
-        told.or(said).or(answered).or_else(|| {
+        let Self { result, last_message, answered, lines, forgotten, .. } = self;
+        result.or(last_message).or(answered).or_else(|| {
             let text = Vec::from(lines).join("\n");
             let text = if forgotten { format!("…\n{text}") } else { text };
             (!text.trim().is_empty()).then_some(text)
@@ -71,7 +71,7 @@ impl FinalOutput {
     fn remember(&mut self, line: String) {
         self.bytes += line.len() + 1;
         self.lines.push_back(line);
-        while self.bytes > MOST && self.lines.len() > 1 {
+        while self.bytes > MAX_LINES_SIZE && self.lines.len() > 1 {
             self.bytes -= self.lines.pop_front().map_or(0, |line| line.len() + 1);
             self.forgotten = true;
         }
@@ -88,7 +88,7 @@ fn text_of(value: &Value) -> Option<String> {
 
 /// Returns the result in a command's last line, if it has the form of Claude's result line. Such a line is not one of
 /// our messages, so it arrives as plain text.
-fn told(line: &str) -> Option<String> {
+fn result_in(line: &str) -> Option<String> {
     let fields = line.starts_with('{').then(|| serde_json::from_str::<Value>(line).ok()).flatten()?;
     let is_result = fields.get("type").is_none_or(|kind| kind == "result");
     (is_result && fields.get("is_error")?.is_boolean()).then(|| text_of(fields.get("result")?)).flatten()

@@ -151,13 +151,13 @@ fn the_final_output_is_what_was_said_before_what_tools_answered() {
     ] {
         let mut output = FinalOutput::default();
         for line in lines {
-            output.hear(read(line));
+            output.add(read(line));
         }
         assert_eq!(output.into_text().as_deref(), expected, "{case}");
     }
     let mut endless = FinalOutput::default();
     for n in 0..100_000 {
-        endless.hear(read(&format!(r#"{{"type":"system","content":"line {n}"}}"#)));
+        endless.add(read(&format!(r#"{{"type":"system","content":"line {n}"}}"#)));
     }
     let text = endless.into_text().unwrap();
     assert!(

@@ -13,11 +13,11 @@ pub(super) enum Word {
 }
 
 /// Maximum length of a command. Nobody reads longer commands, so they cannot be allowed.
-pub(super) const LONGEST: usize = 32 << 10;
+pub(super) const MAX_COMMAND: usize = 32 << 10;
 
 /// Returns the words; none if the text is not a plain command.
 pub(super) fn plain(text: &str) -> Option<Vec<Word>> {
-    if text.len() > LONGEST {
+    if text.len() > MAX_COMMAND {
         return None;
     }
     let mut words = Vec::new();

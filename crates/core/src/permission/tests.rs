@@ -8,11 +8,11 @@ fn permissions(allow: &[&str], ask: &[&str], deny: &[&str]) -> Permissions {
     Permissions { allow: rules(allow), ask: rules(ask), deny: rules(deny) }
 }
 
-fn of_command(rules: &Permissions, command: &str) -> Verdict {
+fn of_command(rules: &Permissions, command: &str) -> ToolVerdict {
     decide(Some(rules), None, "Bash", &json!({ "command": command }))
 }
 
-const DENIED: fn(&str) -> Verdict = |rule| Verdict::Deny { rule: rule.to_owned() };
+const DENIED: fn(&str) -> ToolVerdict = |rule| ToolVerdict::Deny { rule: rule.to_owned() };
 
 /// Each of these runs, or may run in some shell, something other than `cargo` with arguments.
 const HOSTILE: [&str; 92] = [
@@ -134,13 +134,13 @@ const HONEST: [&str; 17] = [
 fn nothing_slips_past_an_allow_rule() {
     let rules = permissions(&["Bash(cargo *)"], &[], &[]);
     for command in HOSTILE {
-        assert_eq!(of_command(&rules, command), Verdict::Ask, "{command:?}");
+        assert_eq!(of_command(&rules, command), ToolVerdict::Ask, "{command:?}");
     }
     for command in HONEST {
-        assert_eq!(of_command(&rules, command), Verdict::Allow, "{command:?}");
+        assert_eq!(of_command(&rules, command), ToolVerdict::Allow, "{command:?}");
     }
     let long = format!("cargo {}", "x ".repeat(20_000));
-    assert_eq!(of_command(&rules, &long), Verdict::Ask);
+    assert_eq!(of_command(&rules, &long), ToolVerdict::Ask);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn patterns_are_compared_word_by_word() {
         ("Bash", "rm -rf / && echo", true),
     ] {
         let verdict = of_command(&permissions(&[rule], &[], &[]), command);
-        assert_eq!(verdict == Verdict::Allow, expected, "{rule} {command}");
+        assert_eq!(verdict == ToolVerdict::Allow, expected, "{rule} {command}");
     }
 }
 
@@ -234,7 +234,7 @@ fn what_is_denied_is_found_wherever_it_hides() {
         "git commit -m 'rm x; y'",
         "rmdir x",
     ] {
-        assert_eq!(of_command(&rules, command), Verdict::Allow, "{command:?}");
+        assert_eq!(of_command(&rules, command), ToolVerdict::Allow, "{command:?}");
     }
     let hidden = format!("{} rm x", "echo $(true) ".repeat(2_000));
     assert_eq!(of_command(&rules, &hidden), DENIED("Bash(rm *)"));
@@ -259,7 +259,7 @@ fn options_between_the_words_hide_nothing() {
         "cargo --offline publish",
         "cargo +nightly publish",
     ] {
-        assert_eq!(of_command(&asks, command), Verdict::Ask, "{command:?}");
+        assert_eq!(of_command(&asks, command), ToolVerdict::Ask, "{command:?}");
     }
     for command in [
         "git status",
@@ -270,7 +270,7 @@ fn options_between_the_words_hide_nothing() {
         "cargo --offline test",
         "cargo publish --dry-run",
     ] {
-        assert_eq!(of_command(&asks, command), Verdict::Allow, "{command:?}");
+        assert_eq!(of_command(&asks, command), ToolVerdict::Allow, "{command:?}");
     }
     let denies = permissions(&["Bash"], &[], &["Bash(git push --force *)", "Bash(kubectl delete *)"]);
     for (command, rule) in [
@@ -280,10 +280,10 @@ fn options_between_the_words_hide_nothing() {
     ] {
         assert_eq!(of_command(&denies, command), DENIED(rule), "{command:?}");
     }
-    assert_eq!(of_command(&denies, "git push origin main"), Verdict::Allow);
+    assert_eq!(of_command(&denies, "git push origin main"), ToolVerdict::Allow);
     // Allow rules are compared word by word.
     let narrow = permissions(&["Bash(git status)"], &[], &[]);
-    assert_eq!(of_command(&narrow, "git -C . status"), Verdict::Ask);
+    assert_eq!(of_command(&narrow, "git -C . status"), ToolVerdict::Ask);
 }
 
 #[test]
@@ -292,17 +292,17 @@ fn the_stricter_rule_wins() {
         permissions(&["Read", "Bash(cargo *)", "mcp__files__*"], &["mcp__files__write"], &["WebFetch"]);
     let none = json!({});
     for (tool, expected) in [
-        ("Read", Verdict::Allow),
-        ("read", Verdict::Ask),
-        ("Reading", Verdict::Ask),
-        ("mcp__files__read", Verdict::Allow),
-        ("mcp__files__write", Verdict::Ask),
-        ("mcp__file", Verdict::Ask),
+        ("Read", ToolVerdict::Allow),
+        ("read", ToolVerdict::Ask),
+        ("Reading", ToolVerdict::Ask),
+        ("mcp__files__read", ToolVerdict::Allow),
+        ("mcp__files__write", ToolVerdict::Ask),
+        ("mcp__file", ToolVerdict::Ask),
         ("WebFetch", DENIED("WebFetch")),
         ("webfetch", DENIED("WebFetch")),
-        ("Write", Verdict::Ask),
-        ("Bash", Verdict::Ask),
-        ("", Verdict::Ask),
+        ("Write", ToolVerdict::Ask),
+        ("Bash", ToolVerdict::Ask),
+        ("", ToolVerdict::Ask),
     ] {
         assert_eq!(decide(Some(&agent), None, tool, &none), expected, "{tool}");
     }
@@ -310,17 +310,17 @@ fn the_stricter_rule_wins() {
     let wide = permissions(&["*"], &[], &[]);
     let nothing = Permissions { allow: Some(Vec::new()), ..Permissions::default() };
     for (agent, schedule, tool, expected) in [
-        (None, None, "Read", Verdict::Ask),
-        (Some(&agent), Some(&narrow), "Read", Verdict::Allow),
-        (Some(&agent), Some(&narrow), "mcp__files__read", Verdict::Ask),
-        (Some(&agent), Some(&wide), "Write", Verdict::Ask),
+        (None, None, "Read", ToolVerdict::Ask),
+        (Some(&agent), Some(&narrow), "Read", ToolVerdict::Allow),
+        (Some(&agent), Some(&narrow), "mcp__files__read", ToolVerdict::Ask),
+        (Some(&agent), Some(&wide), "Write", ToolVerdict::Ask),
         (Some(&agent), Some(&wide), "WebFetch", DENIED("WebFetch")),
         (Some(&agent), Some(&forbids), "Read", DENIED("Read")),
-        (Some(&agent), Some(&forbids), "mcp__files__read", Verdict::Allow),
-        (Some(&agent), Some(&nothing), "Read", Verdict::Ask),
-        (Some(&Permissions::default()), Some(&wide), "Read", Verdict::Ask),
-        (None, Some(&wide), "Write", Verdict::Allow),
-        (None, Some(&forbids), "Write", Verdict::Ask),
+        (Some(&agent), Some(&forbids), "mcp__files__read", ToolVerdict::Allow),
+        (Some(&agent), Some(&nothing), "Read", ToolVerdict::Ask),
+        (Some(&Permissions::default()), Some(&wide), "Read", ToolVerdict::Ask),
+        (None, Some(&wide), "Write", ToolVerdict::Allow),
+        (None, Some(&forbids), "Write", ToolVerdict::Ask),
     ] {
         assert_eq!(decide(agent, schedule, tool, &none), expected, "{tool} {schedule:?}");
     }
@@ -330,12 +330,12 @@ fn the_stricter_rule_wins() {
 fn what_stands_beside_a_command_counts() {
     let rules = permissions(&["Bash(cargo *)"], &[], &[]);
     for (input, expected) in [
-        (json!({ "command": "cargo x", "description": "d", "timeout": 5 }), Verdict::Allow),
-        (json!({ "command": "cargo x", "dangerouslyDisableSandbox": true }), Verdict::Ask),
-        (json!({ "command": ["cargo", "x"] }), Verdict::Ask),
-        (json!({ "command": 7 }), Verdict::Ask),
-        (json!("cargo x"), Verdict::Ask),
-        (json!(null), Verdict::Ask),
+        (json!({ "command": "cargo x", "description": "d", "timeout": 5 }), ToolVerdict::Allow),
+        (json!({ "command": "cargo x", "dangerouslyDisableSandbox": true }), ToolVerdict::Ask),
+        (json!({ "command": ["cargo", "x"] }), ToolVerdict::Ask),
+        (json!({ "command": 7 }), ToolVerdict::Ask),
+        (json!("cargo x"), ToolVerdict::Ask),
+        (json!(null), ToolVerdict::Ask),
     ] {
         assert_eq!(decide(Some(&rules), None, "Bash", &input), expected, "{input}");
     }

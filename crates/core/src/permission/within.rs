@@ -2,7 +2,7 @@
 //! than missing one.
 
 use super::runner;
-use super::shell::LONGEST;
+use super::shell::MAX_COMMAND;
 
 /// One word of a possible command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,23 +21,23 @@ pub(super) struct Command {
 }
 
 /// Maximum depth of commands nested in texts.
-const DEEPEST: u32 = 6;
+const MAX_NESTED_COMMANDS: u32 = 6;
 
 /// Returns every command that the text may run; none if that cannot be determined.
 pub(super) fn commands(text: &str) -> Option<Vec<Command>> {
     let mut found = Vec::new();
-    collect(text, DEEPEST, &mut found).then_some(found)
+    collect(text, MAX_NESTED_COMMANDS, &mut found).then_some(found)
 }
 
 /// Returns every command that these words may run. No shell parses the words again.
 pub(super) fn commands_of_words(words: &[String]) -> Option<Vec<Command>> {
     let mut found = Vec::new();
     let words = words.iter().cloned().map(Piece::Known).collect();
-    add(words, DEEPEST, &mut found).then_some(found)
+    add(words, MAX_NESTED_COMMANDS, &mut found).then_some(found)
 }
 
 fn collect(text: &str, depth: u32, found: &mut Vec<Command>) -> bool {
-    if depth == 0 || text.len() > LONGEST || text.contains('\0') {
+    if depth == 0 || text.len() > MAX_COMMAND || text.contains('\0') {
         return false;
     }
     let mut reader = Reader::default();

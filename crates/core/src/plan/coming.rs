@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Crowds, Live, LiveState, Snapshot, due};
+use super::{Live, LiveState, SharedIntervals, Snapshot, due};
 use crate::cron::Cron;
 use crate::interval::Interval;
 use crate::policy::Overlap;
@@ -23,13 +23,13 @@ pub struct Outlook<'a> {
     now: Timestamp,
     roster: &'a Roster,
     snapshot: &'a Snapshot,
-    crowds: Crowds,
+    shared_intervals: SharedIntervals,
 }
 
 impl<'a> Outlook<'a> {
     /// Creates an outlook. `snapshot` has to contain the ledger if the fleet has budgets (`Store::snapshot_of`).
     pub fn new(now: Timestamp, roster: &'a Roster, snapshot: &'a Snapshot) -> Self {
-        Self { now, roster, snapshot, crowds: Crowds::of(roster) }
+        Self { now, roster, snapshot, shared_intervals: SharedIntervals::of(roster) }
     }
 
     /// Returns the next firing of the schedule, which is never in the past. None if the schedule is disabled, paused or
@@ -83,8 +83,8 @@ impl<'a> Outlook<'a> {
             return R::default();
         }
         let live = Live::of(agent, schedule, self.snapshot);
-        let crowded = self.crowds.share(schedule);
-        let look = due::Look {
+        let crowded = self.shared_intervals.share(schedule);
+        let look = due::DueCheck {
             now: self.now,
             schedule,
             record: &record,
@@ -100,7 +100,7 @@ impl<'a> Outlook<'a> {
 pub(super) struct Search<'a> {
     outlook: &'a Outlook<'a>,
     agent: &'a Agent,
-    pub(super) look: due::Look<'a>,
+    pub(super) look: due::DueCheck<'a>,
 }
 
 /// Effect of a used-up provider on firings: firings before `until` create jobs that wait for it.
@@ -211,7 +211,7 @@ impl Search<'_> {
         }
         let due = self.look.interval_due(interval);
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
-        let over = over.filter(|over| !over.may_pass() || due <= self.look.now);
+        let over = over.filter(|over| !over.fits_after_running() || due <= self.look.now);
         let opens = over.map_or(Some(self.look.now), |over| over.until)?;
         Some(due.max(opens))
     }
@@ -227,7 +227,7 @@ impl Search<'_> {
     /// budget.
     fn money(&self) -> Result<Timestamp, ()> {
         let over = self.outlook.roster.over_budget(self.agent, &self.outlook.snapshot.ledger, self.look.now);
-        match over.filter(|over| !over.may_pass()) {
+        match over.filter(|over| !over.fits_after_running()) {
             Some(over) => over.until.ok_or(()),
             None => Ok(self.look.now),
         }

@@ -12,7 +12,7 @@ use crate::schedule::{FiringOutcome, ScheduleRecord, SkipReason};
 use crate::trigger::{FiringKey, Occurrence, TriggerConfig};
 
 /// Input of the decision about one schedule.
-pub(super) struct Look<'a> {
+pub(super) struct DueCheck<'a> {
     pub(super) now: Timestamp,
     pub(super) schedule: &'a Schedule,
     pub(super) record: &'a ScheduleRecord,
@@ -23,18 +23,18 @@ pub(super) struct Look<'a> {
 }
 
 #[derive(Default)]
-pub(super) struct Verdict {
+pub(super) struct DueResult {
     pub(super) actions: Vec<Action>,
     pub(super) wake_at: Option<Timestamp>,
 }
 
-impl Look<'_> {
-    pub(super) fn verdict(&self, places: &mut Places) -> Verdict {
+impl DueCheck<'_> {
+    pub(super) fn verdict(&self, places: &mut Places) -> DueResult {
         match &self.schedule.trigger {
             TriggerConfig::Interval { interval } => self.interval(*interval, places),
             TriggerConfig::Cron { expression, .. } => self.cron(expression, places),
             TriggerConfig::Delay { .. } => {
-                self.record.run_at.map_or_else(Verdict::default, |at| self.delay(at, places))
+                self.record.run_at.map_or_else(DueResult::default, |at| self.delay(at, places))
             }
             // The other triggers are fired by external occurrences and not by the clock.
             TriggerConfig::Webhook { .. }
@@ -44,14 +44,14 @@ impl Look<'_> {
             | TriggerConfig::GithubPullRequests { .. }
             | TriggerConfig::AgentLifecycle { .. }
             | TriggerConfig::DispatchResult { .. }
-            | TriggerConfig::Custom { .. } => Verdict::default(),
+            | TriggerConfig::Custom { .. } => DueResult::default(),
         }
     }
 
     pub(super) fn interval_due(&self, interval: Interval) -> Timestamp {
         let key = self.interval_key();
         let jitter =
-            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC } else { Jitter::NONE });
+            self.schedule.timing.jitter.unwrap_or(if self.crowded { AUTOMATIC_JITTER } else { Jitter::NONE });
         let place = Jitter::place(&self.schedule.id.to_string(), key.as_str());
         // The wait is at most one interval, even if the clock was set.
         let from = self.counted_from().map(|from| from.min(self.now));
@@ -92,9 +92,9 @@ impl Look<'_> {
 
     /// Decides about an interval, which counts from the end of the last job that it fired. There is no next time before
     /// that job has ended. With a work source it also counts from the last poll.
-    fn interval(&self, interval: Interval, places: &mut Places) -> Verdict {
+    fn interval(&self, interval: Interval, places: &mut Places) -> DueResult {
         if self.is_under_way() {
-            return Verdict::default();
+            return DueResult::default();
         }
         let (key, mut due) = (self.interval_key(), self.interval_due(interval));
         // Jobs that end one after another must not delay the poll that sees all items.
@@ -104,21 +104,21 @@ impl Look<'_> {
         }
         due = self.schedule.timing.start_at.map_or(due, |start| due.max(start));
         let Some(opens) = self.schedule.timing.next_allowed(due.max(self.now), self.zone()) else {
-            return Verdict::default();
+            return DueResult::default();
         };
         if due > self.now {
-            let mut verdict = Verdict::wake(opens);
+            let mut verdict = DueResult::wake(opens);
             self.fill(places, &mut verdict);
             return verdict;
         }
-        let mut verdict = Verdict::default();
+        let mut verdict = DueResult::default();
         if opens > self.now {
             verdict.wait(self, due, Hold::OutsideHours { opens });
             verdict.wake_at = Some(opens);
         } else if let Some(over) = places.over {
             verdict.wait(self, due, Hold::OverBudget(over));
             verdict.wake_at = over.until;
-        } else if let Some(hold) = self.in_the_way(places) {
+        } else if let Some(hold) = self.hold(places) {
             verdict.wait(self, due, hold);
         } else {
             self.make_room(&mut verdict);
@@ -139,7 +139,7 @@ impl Look<'_> {
             && is_open()
     }
 
-    fn fill(&self, places: &mut Places, verdict: &mut Verdict) {
+    fn fill(&self, places: &mut Places, verdict: &mut DueResult) {
         if self.wants_fill(places) {
             let key = Occurrence::Fill(self.record.fill_count + 1).key(self.record.generation);
             verdict.fire(self, key, self.now, FiringOutcome::Ran);
@@ -147,16 +147,16 @@ impl Look<'_> {
         }
     }
 
-    fn delay(&self, run_at: Timestamp, places: &mut Places) -> Verdict {
+    fn delay(&self, run_at: Timestamp, places: &mut Places) -> DueResult {
         let timing = &self.schedule.timing;
         let due = run_at.max(timing.start_at.unwrap_or(run_at));
         let Some(opens) = timing.next_allowed(due.max(self.now), self.zone()) else {
-            return Verdict::default();
+            return DueResult::default();
         };
         if due > self.now {
-            return Verdict::wake(due);
+            return DueResult::wake(due);
         }
-        let mut verdict = Verdict::default();
+        let mut verdict = DueResult::default();
         if opens > self.now {
             verdict.wait(self, due, Hold::OutsideHours { opens });
             verdict.wake_at = Some(opens);
@@ -173,9 +173,9 @@ impl Look<'_> {
         self.record.last_due.map_or(armed_at, |last| last.max(armed_at))
     }
 
-    fn cron(&self, cron: &Cron, places: &mut Places) -> Verdict {
+    fn cron(&self, cron: &Cron, places: &mut Places) -> DueResult {
         let since = self.decided_until();
-        let mut verdict = Verdict::default();
+        let mut verdict = DueResult::default();
         for (due, outcome) in self.misfires(self.overdue(cron, since)) {
             let replayed = self.record.replay_until.is_some_and(|until| due <= until);
             let outcome = match outcome {
@@ -272,7 +272,7 @@ impl Look<'_> {
         &self,
         due: Timestamp,
         places: &mut Places,
-        verdict: &mut Verdict,
+        verdict: &mut DueResult,
     ) -> Option<FiringOutcome> {
         // `run_all` runs each missed firing. They queue, because otherwise the first would displace the others.
         let queues = self.missed(due) && self.schedule.timing.misfire == Misfire::RunAll;
@@ -287,7 +287,7 @@ impl Look<'_> {
         // Check the budget before the places: a firing without budget keeps its turn until there is budget.
         match places.over {
             // Running attempts have reserved the amount that it needs; it runs if they leave enough.
-            Some(over) if over.may_pass() => {
+            Some(over) if over.fits_after_running() => {
                 verdict.wait(self, due, Hold::OverBudget(over));
                 verdict.wake_at = over.until;
                 return None;
@@ -296,7 +296,7 @@ impl Look<'_> {
             None => {}
         }
         if !queues {
-            if let Some(hold) = self.in_the_way(places) {
+            if let Some(hold) = self.hold(places) {
                 verdict.wait(self, due, hold);
                 return None;
             }
@@ -314,7 +314,7 @@ impl Look<'_> {
     }
 
     /// Queueing firings, and those that push the previous job aside, never wait.
-    fn in_the_way(&self, places: &Places) -> Option<Hold> {
+    fn hold(&self, places: &Places) -> Option<Hold> {
         match self.overlap() {
             // Its jobs have items of their own, and none of them is in another's way.
             _ if self.live.takes_work => places.full(),
@@ -329,7 +329,7 @@ impl Look<'_> {
         self.schedule.zone.time_zone()
     }
 
-    fn make_room(&self, verdict: &mut Verdict) {
+    fn make_room(&self, verdict: &mut DueResult) {
         let cancels = self.schedule.timing.overlap == Overlap::CancelPrevious && !self.live.takes_work;
         if cancels && !verdict.fires() {
             verdict
@@ -340,9 +340,9 @@ impl Look<'_> {
 }
 
 /// Spread of intervals without a configured jitter.
-const AUTOMATIC: Jitter = Jitter::ONE;
+const AUTOMATIC_JITTER: Jitter = Jitter::ONE;
 
-impl Verdict {
+impl DueResult {
     fn wake(at: Timestamp) -> Self {
         Self { actions: Vec::new(), wake_at: Some(at) }
     }
@@ -351,14 +351,14 @@ impl Verdict {
         self.actions.iter().any(|action| matches!(action, Action::Fire { outcome: FiringOutcome::Ran, .. }))
     }
 
-    fn fire(&mut self, look: &Look<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
+    fn fire(&mut self, look: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
         let is_cron = matches!(look.schedule.trigger, TriggerConfig::Cron { .. });
         let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && look.missed(due);
         self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome, made_up });
     }
 
     /// Adds the wait once: the record stores the reason and the start.
-    fn wait(&mut self, look: &Look<'_>, due: Timestamp, hold: Hold) {
+    fn wait(&mut self, look: &DueCheck<'_>, due: Timestamp, hold: Hold) {
         let known = look.record.waiting.as_ref().is_some_and(|waiting| waiting.reason == hold.reason());
         // A row before it clears the stored wait.
         if !known || !self.actions.is_empty() {

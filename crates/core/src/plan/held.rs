@@ -13,7 +13,7 @@ use crate::schedule::{DisabledBy, ScheduleState, SkipReason};
 
 /// Reason why a job of a schedule may not start yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held<'a> {
+pub enum ScheduleHold<'a> {
     Paused {
         reason: &'a str,
         until: Timestamp,
@@ -23,21 +23,21 @@ pub enum Held<'a> {
     /// The schedule was disabled during its pause.
     Off,
     /// The schedule is not in the config.
-    Gone,
+    Removed,
 }
 
-impl Held<'_> {
+impl ScheduleHold<'_> {
     pub const fn reason(self) -> SkipReason {
         match self {
             Self::Paused { .. } | Self::Probe(_) => SkipReason::Paused,
-            Self::Off | Self::Gone => SkipReason::Disabled,
+            Self::Off | Self::Removed => SkipReason::Disabled,
         }
     }
 
     pub const fn until(self) -> Option<Timestamp> {
         match self {
             Self::Paused { until, .. } => Some(until),
-            Self::Probe(_) | Self::Off | Self::Gone => None,
+            Self::Probe(_) | Self::Off | Self::Removed => None,
         }
     }
 
@@ -46,7 +46,7 @@ impl Held<'_> {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
             Self::Probe(job) => format!("its schedule had paused itself, and {job} goes first"),
             Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
-            Self::Gone => {
+            Self::Removed => {
                 "its schedule is not in the config any more, and with it what the job may not do; put it back, \
                  name it in `adopt` of the schedule of the same agent that it has become, or cancel the job"
                     .to_owned()
@@ -57,7 +57,7 @@ impl Held<'_> {
 
 /// Reasons that prevent the jobs of an agent's schedules from starting.
 #[derive(Debug)]
-pub struct Holds<'a>(HashMap<ScheduleId, Option<Held<'a>>>);
+pub struct Holds<'a>(HashMap<ScheduleId, Option<ScheduleHold<'a>>>);
 
 impl<'a> Holds<'a> {
     pub fn of(agent: &Agent, snapshot: &'a Snapshot, now: Timestamp) -> Self {
@@ -67,21 +67,23 @@ impl<'a> Holds<'a> {
 
     /// Returns the reason why a job may not start. During a pause, jobs with an attempt continue, and jobs by hand
     /// start; all other jobs of the schedule wait. Without its schedule no job starts.
-    pub fn job(&self, job: &LiveJob) -> Option<Held<'a>> {
+    pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
-        let Some(held) = self.0.get(&schedule) else { return Some(Held::Gone) };
-        held.filter(|held| job.by_trigger && !job.began && *held != Held::Probe(&job.id))
+        let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };
+        held.filter(|held| job.by_trigger && !job.began && *held != ScheduleHold::Probe(&job.id))
     }
 }
 
 impl Snapshot {
-    fn hold(&self, schedule: &Schedule, now: Timestamp) -> Option<Held<'_>> {
+    fn hold(&self, schedule: &Schedule, now: Timestamp) -> Option<ScheduleHold<'_>> {
         let record = self.schedules.get(&schedule.id)?;
         match &record.state {
-            ScheduleState::Paused { reason, until } => Some(Held::Paused { reason, until: *until }),
-            ScheduleState::Disabled { why: DisabledBy::Person } if record.fuse.pauses > 0 => Some(Held::Off),
+            ScheduleState::Paused { reason, until } => Some(ScheduleHold::Paused { reason, until: *until }),
+            ScheduleState::Disabled { why: DisabledBy::Person } if record.fuse.pauses > 0 => {
+                Some(ScheduleHold::Off)
+            }
             ScheduleState::Active if record.fuse.pauses > 0 && schedule.breaker.is_on() => {
-                self.probe(schedule, now).map(Held::Probe)
+                self.probe(schedule, now).map(ScheduleHold::Probe)
             }
             ScheduleState::Active
             | ScheduleState::Disabled { .. }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::coming::Outlook;
-use super::due::Look;
+use super::due::DueCheck;
 use crate::cron::Cron;
 use crate::policy::{MOST_MISFIRES, Misfire};
 use crate::roster::{Agent, Schedule};
@@ -61,7 +61,7 @@ impl Outlook<'_> {
     }
 }
 
-impl Look<'_> {
+impl DueCheck<'_> {
     fn backlog(&self, cron: &Cron) -> Option<Missed> {
         let decided = self.decided_until();
         if self.snapshot.uptime.covers(decided, self.snapshot.moment(self.now)) {

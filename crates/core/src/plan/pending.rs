@@ -39,8 +39,8 @@ impl Snapshot {
             let sentence = "another job has its session and has not ended".to_owned();
             return Some(AwaitedStart { reason: Some(SkipReason::SessionBusy), until: None, sentence });
         }
-        if let Some(seat) = self.seat_of(roster, agent, job, now) {
-            let (until, sentence) = (seat.until, seat.sentence);
+        if let Some(slot) = self.slot_wait(roster, agent, job, now) {
+            let (until, sentence) = (slot.until, slot.sentence);
             return Some(AwaitedStart { reason: Some(SkipReason::AtCapacity), until, sentence });
         }
         let unwatched = || AwaitedStart { reason: None, until: None, sentence: NO_DAEMON.to_owned() };

@@ -23,13 +23,13 @@ struct Free {
 
 /// Reason why a job waits for a provider that is not used up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AwaitedSeat {
+pub struct SlotWait {
     /// Time at which the provider takes a job again, if known.
     pub until: Option<Timestamp>,
     pub sentence: String,
 }
 
-pub(super) enum Taking {
+pub(super) enum SlotResult {
     /// Taken by the agent itself, or by its fallback of this number.
     Taken {
         fallback: Option<usize>,
@@ -46,7 +46,7 @@ fn candidates<'a>(
     job: &LiveJob,
 ) -> Box<dyn Iterator<Item = (Option<usize>, Cow<'a, Agent>)> + 'a> {
     match &job.resumes {
-        None => Box::new(agent.and_stand_ins()),
+        None => Box::new(agent.with_fallbacks()),
         Some(runtime) => Box::new(agent.successors(runtime, job.provider.as_deref()).into_iter()),
     }
 }
@@ -59,13 +59,13 @@ impl Snapshot {
 
     /// Returns the provider that the job waits for although it is not used up: all its slots are taken, or its last
     /// start is too recent. The first candidate whose provider is not used up decides.
-    pub fn seat_of(
+    pub fn slot_wait(
         &self,
         roster: &Roster,
         agent: &Agent,
         job: &LiveJob,
         now: Timestamp,
-    ) -> Option<AwaitedSeat> {
+    ) -> Option<SlotWait> {
         let state = |slot: &ProviderSlot| self.providers.get(&slot.provider).cloned().unwrap_or_default();
         let slots = candidates(agent, job).map(|(_, candidate)| roster.slot(&candidate));
         // A candidate without a provider does not wait.
@@ -89,12 +89,12 @@ impl Snapshot {
             }
             _ => return None,
         };
-        Some(AwaitedSeat { until, sentence })
+        Some(SlotWait { until, sentence })
     }
 
     /// Returns the limit that a new job of the agent would wait for.
     pub fn limit(&self, agent: &Agent, now: Timestamp) -> Option<&Parked> {
-        self.first_to_end(agent.and_stand_ins().map(|(_, candidate)| candidate), now)
+        self.first_to_end(agent.with_fallbacks().map(|(_, candidate)| candidate), now)
     }
 
     fn first_to_end<'a>(
@@ -112,7 +112,7 @@ impl ProviderSlots {
     pub(super) fn of(roster: &Roster, snapshot: &Snapshot) -> Self {
         let mut providers = HashMap::new();
         for agent in &roster.agents {
-            for (_, agent) in agent.and_stand_ins() {
+            for (_, agent) in agent.with_fallbacks() {
                 let Some(slot) = roster.slot(&agent) else { continue };
                 let state = snapshot.providers.get(&slot.provider).cloned().unwrap_or_default();
                 let left = slot.limits.max_concurrent;
@@ -129,23 +129,23 @@ impl ProviderSlots {
     }
 
     /// Takes a slot for the job, if there is one. While the first candidate is used up, the next one is tried.
-    pub(super) fn take(&mut self, agent: &Agent, job: &LiveJob, now: Timestamp) -> Taking {
-        let mut waits: Option<Taking> = None;
+    pub(super) fn take(&mut self, agent: &Agent, job: &LiveJob, now: Timestamp) -> SlotResult {
+        let mut waits: Option<SlotResult> = None;
         for (number, candidate) in candidates(agent, job) {
             let why = match self.at(&candidate, now) {
-                Ok(()) => return Taking::Taken { fallback: number },
+                Ok(()) => return SlotResult::Taken { fallback: number },
                 Err(why) => why,
             };
             if waits.is_none() && !self.is_used_up(&candidate, now) {
                 return why;
             }
             waits = Some(match (waits, why) {
-                (Some(Taking::Opens(one)), Taking::Opens(other)) => Taking::Opens(one.min(other)),
-                (Some(Taking::Opens(at)), _) | (_, Taking::Opens(at)) => Taking::Opens(at),
+                (Some(SlotResult::Opens(one)), SlotResult::Opens(other)) => SlotResult::Opens(one.min(other)),
+                (Some(SlotResult::Opens(at)), _) | (_, SlotResult::Opens(at)) => SlotResult::Opens(at),
                 (_, why) => why,
             });
         }
-        waits.unwrap_or(Taking::Full)
+        waits.unwrap_or(SlotResult::Full)
     }
 
     fn is_used_up(&self, agent: &Agent, now: Timestamp) -> bool {
@@ -153,14 +153,14 @@ impl ProviderSlots {
         free.is_some_and(|free| free.state.used_up(now).is_some())
     }
 
-    fn at(&mut self, agent: &Agent, now: Timestamp) -> Result<(), Taking> {
+    fn at(&mut self, agent: &Agent, now: Timestamp) -> Result<(), SlotResult> {
         let free = agent.provider().and_then(|provider| self.providers.get_mut(provider));
         let Some(free) = free else { return Ok(()) };
         if let Some(opens) = free.slot.opens(&free.state, now) {
-            return Err(Taking::Opens(opens));
+            return Err(SlotResult::Opens(opens));
         }
         match &mut free.left {
-            Some(0) => return Err(Taking::Full),
+            Some(0) => return Err(SlotResult::Full),
             Some(left) => *left -= 1,
             None => {}
         }

@@ -13,7 +13,7 @@ mod slots;
 mod work;
 
 use super::*;
-use crate::schedule::{DisabledBy, Waiting};
+use crate::schedule::{DisabledBy, WaitingFiring};
 
 /// Returns a time on 2026-01-05, a Monday, unless the text has another date.
 fn at(text: &str) -> Timestamp {
@@ -84,7 +84,7 @@ impl Scene {
     }
 
     fn waiting(mut self, due: &str, reason: SkipReason) -> Self {
-        self.record().waiting = Some(Waiting { due: at(due), reason });
+        self.record().waiting = Some(WaitingFiring { due: at(due), reason });
         self
     }
 
@@ -121,7 +121,7 @@ impl Scene {
     fn line(&self, action: &Action) -> String {
         let number = |job: &JobId| job.as_str().trim_start_matches("job-2026-01-05-00000").to_owned();
         match action {
-            Action::Lapse { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
+            Action::Expire { job, epoch } => format!("lapse {} epoch {epoch}", number(job)),
             Action::Stop { job } => format!("stop {}", number(job)),
             Action::CancelPrevious { job } => format!("cancel {}", number(job)),
             Action::Fire { key, due, outcome, .. } => {

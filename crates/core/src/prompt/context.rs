@@ -8,7 +8,7 @@ use minijinja::value::{Serde, Value};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::{Author, VALUE_CAP};
+use super::{PromptAuthor, VALUE_CAP};
 use crate::cut::cut;
 use crate::id::{AgentName, JobId, ScheduleName};
 use crate::trigger::{EndStatus, FiringKey, Task};
@@ -21,7 +21,7 @@ pub struct Context<'a> {
     pub now: &'a Zoned,
     pub agent: &'a AgentName,
     pub schedule: Option<&'a ScheduleName>,
-    pub firing: Firing<'a>,
+    pub firing: PromptFiring<'a>,
     pub task: &'a Task,
     /// Work item of the job. Its title, description, URL and labels replace those of the task.
     pub work_item: Option<&'a WorkItem>,
@@ -29,12 +29,12 @@ pub struct Context<'a> {
     /// Body of a webhook delivery.
     pub payload: Option<&'a Json>,
     /// Author of the text from outside.
-    pub author: Author<'a>,
+    pub author: PromptAuthor<'a>,
 }
 
 /// The firing that created the job.
 #[derive(Debug, Clone, Copy)]
-pub struct Firing<'a> {
+pub struct PromptFiring<'a> {
     /// Value of `type:`.
     pub trigger: &'a str,
     pub key: &'a FiringKey,

@@ -8,14 +8,14 @@ use crate::cut::{LONGEST_MARKER, push_cut};
 
 /// One part of a prompt.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(super) enum PromptPart {
     Own(String),
-    Outside(Outside),
+    Outside(OutsideText),
 }
 
 /// A cleaned value of at most [`VALUE_CAP`] bytes.
 #[derive(Debug)]
-pub(super) struct Outside {
+pub(super) struct OutsideText {
     text: String,
     /// Number of bytes that were cut.
     cut: usize,
@@ -25,7 +25,7 @@ pub(super) struct Outside {
     quoted: bool,
 }
 
-impl Outside {
+impl OutsideText {
     /// Creates a value that is fenced if it has several lines. Text from outside on one line is quoted.
     pub(super) fn new(text: &str, label: &str, of_others: bool) -> Self {
         let value = Self::bare(text);
@@ -71,7 +71,7 @@ const LINE_CAP: usize = 1_000;
 
 /// Returns text from outside as one line without control characters, short enough for a variable or a table.
 pub fn one_line(text: &str) -> String {
-    let Outside { text, cut, .. } = Outside::line(text);
+    let OutsideText { text, cut, .. } = OutsideText::line(text);
     let mut line = String::new();
     push_cut(&mut line, &text, cut, LINE_CAP, char::len_utf8);
     line
@@ -79,7 +79,7 @@ pub fn one_line(text: &str) -> String {
 
 /// Assembles the prompt with at most [`PROMPT_CAP`] bytes. If it is too long, the longest values are cut first, so that
 /// own text and the ends of fences remain.
-pub(super) fn lay_out(parts: &[Part]) -> String {
+pub(super) fn lay_out(parts: &[PromptPart]) -> String {
     let mut cap = VALUE_CAP;
     loop {
         let page = Page::of(parts, cap);
@@ -103,12 +103,12 @@ struct Page {
 }
 
 impl Page {
-    fn of(parts: &[Part], cap: usize) -> String {
+    fn of(parts: &[PromptPart], cap: usize) -> String {
         let mut page = Self::default();
         for part in parts {
             match part {
-                Part::Own(text) => page.push(text),
-                Part::Outside(value) => {
+                PromptPart::Own(text) => page.push(text),
+                PromptPart::Outside(value) => {
                     let mut text = String::new();
                     push_cut(&mut text, &value.text, value.cut, cap, char::len_utf8);
                     match &value.fence {

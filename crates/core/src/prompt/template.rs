@@ -4,15 +4,15 @@ use minijinja::value::Value;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, filters};
 use serde_json::Value as Json;
 
-use super::author::Labels;
-use super::outside::{Outside, Part};
+use super::author::FenceLabels;
+use super::outside::{OutsideText, PromptPart};
 use super::{Context, PROMPT_CAP, PromptError, Variables};
 use crate::cut::push_cut;
 
 pub(super) const MOST_PLACEHOLDERS: usize = 500;
 
 /// Maximum number of engine steps for one placeholder, enough for any sensible one.
-const FUEL: u64 = 1_000;
+const MAX_ENGINE_STEPS: u64 = 1_000;
 
 /// Maximum length of an expression. The engine parses by recursion, and a short expression cannot exhaust the stack.
 const LONGEST_EXPRESSION: usize = 1_000;
@@ -100,21 +100,21 @@ impl Template {
 
     /// Checks whether the prompt contains text of people who need no rights to write it, for example the author of an
     /// issue. They do not choose numbers, URLs and labels.
-    pub fn tells_others_words(&self) -> bool {
+    pub fn contains_outside_text(&self) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Text(_) => false,
-            Piece::Placeholder(placeholder) => placeholder.tells_others_words(),
+            Piece::Placeholder(placeholder) => placeholder.contains_outside_text(),
         })
     }
 
-    pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<Part>, PromptError> {
+    pub(super) fn parts(&self, context: &Context<'_>) -> Result<Vec<PromptPart>, PromptError> {
         let (values, labels) = (context.values(self.variables.exact()), context.author.labels());
         let part = |piece: &Piece| match piece {
-            Piece::Text(text) => Ok(Part::Own(text.clone())),
+            Piece::Text(text) => Ok(PromptPart::Own(text.clone())),
             Piece::Placeholder(placeholder) => {
                 match placeholder.work_out(&values, &labels, context.brings_words()) {
-                    Ok(value) => Ok(Part::Outside(value)),
-                    Err(_) if self.lenient => Ok(Part::Own(placeholder.as_written())),
+                    Ok(value) => Ok(PromptPart::Outside(value)),
+                    Err(_) if self.lenient => Ok(PromptPart::Own(placeholder.as_written())),
                     Err(problem) => Err(problem),
                 }
             }
@@ -176,7 +176,7 @@ impl Placeholder {
         names.iter().try_for_each(|name| variables.check(name, self.line))
     }
 
-    fn tells_others_words(&self) -> bool {
+    fn contains_outside_text(&self) -> bool {
         self.uses(&OTHERS_WORDS)
     }
 
@@ -213,7 +213,12 @@ impl Placeholder {
         Ok(())
     }
 
-    fn work_out(&self, values: &Value, labels: &Labels, others: bool) -> Result<Outside, PromptError> {
+    fn work_out(
+        &self,
+        values: &Value,
+        labels: &FenceLabels,
+        others: bool,
+    ) -> Result<OutsideText, PromptError> {
         let failed =
             |problem: String| PromptError::Failed { line: self.line, placeholder: self.shown(), problem };
         let engine = engine();
@@ -229,12 +234,12 @@ impl Placeholder {
         let json = serde_json::to_value(&value).map_err(|error| failed(error.to_string()))?;
         let (text, name) = (printed(&json), self.expression.trim());
         Ok(if TASKS.contains(&name) {
-            Outside::block(&text, &labels.task)
+            OutsideText::block(&text, &labels.task)
         } else if name == RESULT {
-            Outside::block(&text, &labels.other)
+            OutsideText::block(&text, &labels.other)
         } else {
-            let quoted = others && (self.uses(&QUOTED) || self.tells_others_words());
-            Outside::new(&text, &labels.other, quoted)
+            let quoted = others && (self.uses(&QUOTED) || self.contains_outside_text());
+            OutsideText::new(&text, &labels.other, quoted)
         })
     }
 
@@ -253,7 +258,7 @@ const FILTERS: [&str; 5] = ["default", "join", "lower", "trim", "upper"];
 fn engine<'a>() -> Environment<'a> {
     let mut engine = Environment::empty();
     engine.set_undefined_behavior(UndefinedBehavior::Strict);
-    engine.set_fuel(Some(FUEL));
+    engine.set_fuel(Some(MAX_ENGINE_STEPS));
     engine.set_debug(false);
     engine.add_filter("default", filters::default);
     engine.add_filter("join", filters::join);

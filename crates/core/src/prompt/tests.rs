@@ -49,7 +49,7 @@ impl Parts {
             now: &self.now,
             agent: &self.agent,
             schedule: Some(&self.schedule),
-            firing: Firing {
+            firing: PromptFiring {
                 trigger: self.trigger,
                 key: &self.key,
                 fired_at: self.now.timestamp(),
@@ -59,7 +59,7 @@ impl Parts {
             work_item: self.item.as_ref(),
             upstream: self.upstream.as_ref(),
             payload: self.payload.as_ref(),
-            author: Author { name: Some("ann"), standing: Standing::Trusted },
+            author: PromptAuthor { name: Some("ann"), trust: AuthorTrust::Trusted },
         }
     }
 
@@ -499,6 +499,6 @@ fn which_templates_tell_what_others_wrote() {
         ("cron", "Tidy up.", false),
     ] {
         let template = Template::parse(text, Variables::of(trigger, false)).unwrap();
-        assert_eq!(template.tells_others_words(), expected, "{trigger} {text}");
+        assert_eq!(template.contains_outside_text(), expected, "{trigger} {text}");
     }
 }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Agent, Roster};
-use crate::budget::{Amount, Ledger, OverBudget, Period, SpendLimits};
+use crate::budget::{Amount, OverBudget, Period, SpendLimits, SpendingLedger};
 
 impl SpendLimits {
     /// Returns the budgets that apply to an attempt of this agent now; none if nothing is limited.
@@ -23,7 +23,7 @@ impl Roster {
     }
 
     /// Returns the budget that prevents attempts of the agent from starting now, if there is one.
-    pub fn over_budget(&self, agent: &Agent, ledger: &Ledger, now: Timestamp) -> Option<OverBudget> {
+    pub fn over_budget(&self, agent: &Agent, ledger: &SpendingLedger, now: Timestamp) -> Option<OverBudget> {
         let limits = SpendLimits::of(self, agent, now)?;
         let (own, dearest) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
         limits.reserve(Amount::default(), &own, dearest, &ledger.fleet).err()

@@ -24,7 +24,7 @@ impl Agent {
     }
 
     /// Returns the agent itself and then its fallbacks, with their numbers.
-    pub fn and_stand_ins(&self) -> impl Iterator<Item = (Option<usize>, Cow<'_, Self>)> {
+    pub fn with_fallbacks(&self) -> impl Iterator<Item = (Option<usize>, Cow<'_, Self>)> {
         let others = (0..self.settings.fallback.len())
             .filter_map(|number| Some((Some(number), Cow::Owned(self.fallback(number)?))));
         std::iter::once((None, Cow::Borrowed(self))).chain(others)
@@ -36,17 +36,17 @@ impl Agent {
         // Any program may be behind `acp`, and programs do not know each other's sessions.
         let any = runtime != Runtime::Acp.name();
         let can = |agent: &Self| agent.runs_by(runtime) && (any || agent.provider() == provider);
-        let able: Vec<_> = self.and_stand_ins().filter(|(_, agent)| can(agent)).collect();
-        if able.is_empty() { self.and_stand_ins().collect() } else { able }
+        let able: Vec<_> = self.with_fallbacks().filter(|(_, agent)| can(agent)).collect();
+        if able.is_empty() { self.with_fallbacks().collect() } else { able }
     }
 
     /// Returns the fallback with which an attempt runs. An attempt that has not been launched has no runtime yet. The
     /// fallback is found by its settings and not by its number, because the list may have changed.
-    pub fn stand_in_at(&self, provider: Option<&str>, runtime: Option<&str>) -> Option<usize> {
+    pub fn fallback_of(&self, provider: Option<&str>, runtime: Option<&str>) -> Option<usize> {
         let is_it = |agent: &Self| {
             agent.provider() == provider && runtime.is_none_or(|runtime| agent.runs_by(runtime))
         };
-        self.and_stand_ins().find(|(_, agent)| is_it(agent))?.0
+        self.with_fallbacks().find(|(_, agent)| is_it(agent))?.0
     }
 
     fn runs_by(&self, runtime: &str) -> bool {

@@ -8,15 +8,15 @@ use crate::trigger::{EndStatus, LifecycleEvent, TriggerConfig};
 
 /// A schedule that is triggered by events, with its agent and roster.
 #[derive(Debug, Clone, Copy)]
-pub struct Listener<'a> {
+pub struct EventListener<'a> {
     pub roster: &'a Roster,
     pub agent: &'a Agent,
     pub schedule: &'a Schedule,
 }
 
-impl Listener<'_> {
+impl EventListener<'_> {
     /// Checks whether the event triggers the schedule. A job never triggers the schedule that it came from.
-    pub fn hears(self, event: &Event) -> bool {
+    pub fn matches(self, event: &Event) -> bool {
         let from = event.schedule_id();
         from != Some(self.schedule.id)
             && match &self.schedule.trigger {
@@ -24,7 +24,7 @@ impl Listener<'_> {
                     of_session(&event.fact) == Some(*wanted) && self.is_of(agent.as_deref(), event)
                 }
                 TriggerConfig::DispatchResult { source_workflow_id, schedule, status } => {
-                    let ended = of_end(&event.fact);
+                    let ended = end_status(&event.fact);
                     let id = source_workflow_id.map(ScheduleId);
                     ended.is_some()
                         && (status.is_none() || *status == ended)
@@ -61,7 +61,7 @@ const fn of_session(fact: &Fact) -> Option<LifecycleEvent> {
 }
 
 /// Returns the status of an ended job, if the fact is the end of a job.
-pub const fn of_end(fact: &Fact) -> Option<EndStatus> {
+pub const fn end_status(fact: &Fact) -> Option<EndStatus> {
     match fact {
         Fact::JobCompleted { .. } => Some(EndStatus::Completed),
         Fact::JobFailed { .. } => Some(EndStatus::Failed),
@@ -78,7 +78,7 @@ mod tests {
     use crate::job::{ErrorKind, ExitReason};
 
     /// Checks an event. `coder` has the schedule that listens, `listener`, and `build`; `web.coder` has `build`, too.
-    fn hears(trigger: &str, agent: &str, schedule: Option<&str>, fact: Fact) -> bool {
+    fn matches(trigger: &str, agent: &str, schedule: Option<&str>, fact: Fact) -> bool {
         let trigger = trigger.replace("BUILD", &id("coder", "build").to_string());
         let trigger: TriggerConfig = serde_json::from_str(&trigger).unwrap();
         let mut coder = Agent::new("coder".parse().unwrap());
@@ -100,7 +100,7 @@ mod tests {
             original_job_record: None,
         };
         let agent = &roster.agents[0];
-        Listener { roster: &roster, agent, schedule: &agent.schedules[0] }.hears(&event)
+        EventListener { roster: &roster, agent, schedule: &agent.schedules[0] }.matches(&event)
     }
 
     fn id(agent: &str, schedule: &str) -> ScheduleId {
@@ -154,7 +154,7 @@ mod tests {
             (both, "web.coder", Some("build"), failed(), false),
         ] {
             let shown = format!("{trigger} {agent}/{schedule:?} {fact:?}");
-            assert_eq!(hears(trigger, agent, schedule, fact), expected, "{shown}");
+            assert_eq!(matches(trigger, agent, schedule, fact), expected, "{shown}");
         }
     }
 
@@ -182,7 +182,7 @@ mod tests {
             (&clear, "coder", None, completed(), false),
         ] {
             let shown = format!("{trigger} {agent}/{schedule:?} {fact:?}");
-            assert_eq!(hears(trigger, agent, schedule, fact), expected, "{shown}");
+            assert_eq!(matches(trigger, agent, schedule, fact), expected, "{shown}");
         }
     }
 }

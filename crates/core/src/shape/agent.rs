@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chat, Docker, Hooks, McpServer, Runtime, Schedule, WorkSource};
+use super::{Chat, Docker, Hooks, McpServer, Runtime, ScheduleConfig, WorkSource};
 use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::followup::Followups;
@@ -40,7 +40,8 @@ pub struct Fallback {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(extend("x-strict" = true))]
-pub struct Agent {
+#[schemars(rename = "Agent")]
+pub struct AgentConfig {
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
@@ -57,7 +58,7 @@ pub struct Agent {
     pub default_prompt: Option<String>,
     pub work_source: Option<WorkSource>,
     /// Schedules by name.
-    pub schedules: IndexMap<String, Schedule>,
+    pub schedules: IndexMap<String, ScheduleConfig>,
     pub session: Option<Session>,
     pub mcp_servers: IndexMap<String, McpServer>,
     /// Folders of plugins for Claude Code, relative to the directory of the agent.
@@ -180,7 +181,7 @@ pub struct Session {
 
 impl Session {
     pub fn expires(&self) -> SignedDuration {
-        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::EXPIRES)
+        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::SESSION_EXPIRES_AFTER)
     }
 }
 

@@ -53,13 +53,14 @@ pub struct SlackOptions {
     pub session_expiry_hours: Option<u32>,
     pub log_level: Option<LogLevel>,
     pub dm: Option<DirectMessages>,
-    pub output: Option<Output>,
+    pub output: Option<ChatOutput>,
 }
 
 /// Parts of a run that are shown in the chat.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Output {
+#[schemars(rename = "Output")]
+pub struct ChatOutput {
     pub tool_results: Option<bool>,
     #[schemars(range(min = 1, max = 1000))]
     pub tool_result_max_length: Option<u32>,
@@ -71,7 +72,7 @@ pub struct Output {
 #[serde(default)]
 pub struct DiscordOutput {
     #[serde(flatten)]
-    pub output: Output,
+    pub output: ChatOutput,
     pub result_summary: Option<bool>,
     pub typing_indicator: Option<bool>,
     pub acknowledge_emoji: Option<String>,

@@ -36,7 +36,7 @@ pub struct Docker {
     #[schemars(extend("x-fleet-only" = true, "x-old-names" = ["base_image"]))]
     pub image: Option<String>,
     #[schemars(extend("x-fleet-only" = true))]
-    pub network: Option<Network>,
+    pub network: Option<DockerNetwork>,
     #[schemars(regex(pattern = r"^\d+(:\d+)?$"), extend("x-fleet-only" = true, "examples" = ["1000:1000"]))]
     pub user: Option<String>,
     /// Mounts, `host:container`, optionally with `:ro` or `:rw`.
@@ -61,7 +61,8 @@ pub enum WorkspaceMode {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Network {
+#[schemars(rename = "Network")]
+pub enum DockerNetwork {
     Bridge,
     None,
     Host,
@@ -77,9 +78,9 @@ impl Docker {
     /// Returns the sandbox rules; none if it is not enabled.
     pub fn rules(&self) -> Option<SandboxRules> {
         // As in herdctl, a container has a network unless configured otherwise.
-        let network = match self.network.unwrap_or(Network::Bridge) {
-            Network::None => NetworkWord::Off,
-            Network::Bridge | Network::Host => NetworkWord::On,
+        let network = match self.network.unwrap_or(DockerNetwork::Bridge) {
+            DockerNetwork::None => NetworkWord::Off,
+            DockerNetwork::Bridge | DockerNetwork::Host => NetworkWord::On,
         };
         (self.enabled == Some(true)).then(|| SandboxRules {
             kind: SandboxKind::Docker,
@@ -104,7 +105,7 @@ impl Docker {
             labels: self.labels.iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect(),
             volumes: volumes.unwrap_or_default(),
             cpu_shares: self.cpu_shares,
-            host_network: self.network == Some(Network::Host),
+            host_network: self.network == Some(DockerNetwork::Host),
             refused,
             image: own.image.or_else(|| Some(DEFAULT_IMAGE.to_owned())),
             ..own

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Agent, Docker, Instances, McpServer, PermissionMode, Plugin, Session, Traces, WorkSource,
+    AgentConfig, Docker, Instances, McpServer, PermissionMode, Plugin, Session, TracesConfig, WorkSource,
     WorkingDirectory,
 };
 use crate::breaker::Breaker;
@@ -18,7 +18,7 @@ use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::sandbox::Sandbox;
-use crate::server::Server;
+use crate::server::ServerConfig;
 use crate::trust::Trust;
 use crate::workspace::Isolation;
 
@@ -53,8 +53,8 @@ pub struct FleetFile {
     pub prices: Option<Prices>,
     /// Spend limits of all agents together. Only the key of the root file counts.
     pub budget: Option<FleetBudget>,
-    pub server: Option<Server>,
-    pub traces: Option<Traces>,
+    pub server: Option<ServerConfig>,
+    pub traces: Option<TracesConfig>,
     #[schemars(extend("x-herdctl" = "webhooks arrive at `server`, and each schedule names its own secret"))]
     pub webhooks: Option<Webhooks>,
     /// herdctl's form of `server.listen`. Only the key of the root file counts.
@@ -139,9 +139,9 @@ pub struct AgentEntry {
     pub path: Option<String>,
     /// Settings that override those of the agent.
     #[schemars(extend("x-partial" = true))]
-    pub overrides: Option<Box<Agent>>,
+    pub overrides: Option<Box<AgentConfig>>,
     #[serde(flatten)]
-    pub agent: Agent,
+    pub agent: AgentConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]

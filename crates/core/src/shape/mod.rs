@@ -23,7 +23,7 @@ mod traces;
 mod work_source;
 
 pub use agent::{
-    Agent, Fallback, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Session,
+    AgentConfig, Fallback, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Session,
     SettingSource, WorkingDirectory,
 };
 pub use chat::{Chat, Discord, Slack};
@@ -32,6 +32,6 @@ pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, Mess
 pub use hooks::{Hook, HookAction, HookEvent, HookMethod, Hooks};
 pub use mcp::{McpServer, McpTransport};
 pub use runtime::Runtime;
-pub use schedule::Schedule;
-pub use traces::Traces;
-pub use work_source::{Labels, WorkSource};
+pub use schedule::ScheduleConfig;
+pub use traces::TracesConfig;
+pub use work_source::{IssueLabels, WorkSource};

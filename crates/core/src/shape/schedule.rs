@@ -17,7 +17,8 @@ use crate::workspace::Isolation;
 // The order matters: the flattened structs take their keys first, and the trigger, which rejects unknown fields, gets
 // the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Schedule {
+#[schemars(rename = "Schedule")]
+pub struct ScheduleConfig {
     #[serde(default)]
     pub prompt: Option<String>,
     /// Fire by itself; `false` means that it never does.

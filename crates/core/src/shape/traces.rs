@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// variables `OTEL_EXPORTER_OTLP_…`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Traces {
+#[schemars(rename = "Traces")]
+pub struct TracesConfig {
     /// Address of the collector for OTLP over HTTP; `/v1/traces` is appended. Unset means that nothing is sent,
     /// whatever the variables contain.
     #[schemars(extend("format" = "uri"))]
@@ -18,9 +19,9 @@ pub struct Traces {
     pub headers: IndexMap<String, String>,
 }
 
-impl Traces {
+impl TracesConfig {
     /// Returns the wrong key and a message that contains no possible secrets.
-    pub fn complaint(&self) -> Option<(&'static str, String)> {
+    pub fn validate(&self) -> Option<(&'static str, String)> {
         let plain = |endpoint: &String| !endpoint.contains(['@', '?', '#']);
         if !self.endpoint.iter().all(plain) {
             let message = "an address of a collector has no user and no query; a key belongs in `headers`";
@@ -50,7 +51,7 @@ mod tests {
         let bad = |name: &str, value: &str| {
             let headers =
                 IndexMap::from([("ok".to_owned(), "1".to_owned()), (name.to_owned(), value.to_owned())]);
-            Traces { endpoint: None, headers }.complaint().map(|(_, message)| message)
+            TracesConfig { endpoint: None, headers }.validate().map(|(_, message)| message)
         };
         for (name, value) in [("x-api-key", "a b\t~"), ("Authorization", "Basic YTpi"), ("empty", "")] {
             assert_eq!(bad(name, value), None, "{name}");

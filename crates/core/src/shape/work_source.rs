@@ -20,7 +20,7 @@ pub enum WorkSource {
         #[schemars(regex(pattern = r"^[\w.-]+/[\w.-]+$"), extend("examples" = ["my-org/my-repo"]))]
         repo: Option<String>,
         #[serde(default)]
-        labels: Labels,
+        labels: IssueLabels,
         /// Labels of issues to ignore; unset means `blocked` and `wip`.
         #[serde(default)]
         exclude_labels: Option<Vec<String>>,
@@ -99,7 +99,8 @@ impl WorkSource {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Labels {
+#[schemars(rename = "Labels")]
+pub struct IssueLabels {
     /// Label of available work; unset means `ready`.
     pub ready: Option<String>,
     /// Label of claimed work; unset means `agent-working`.

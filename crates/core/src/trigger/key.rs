@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{ChatPlatform, PullOccasion, Task, TriggerConfig};
+use super::{ChatPlatform, PullEvent, Task, TriggerConfig};
 
 /// One occurrence of a trigger. Within its schedule its key is the same after a restart, on another machine and for a
 /// redelivery. The generation makes keys of a re-armed schedule new.
@@ -49,7 +49,7 @@ impl<'a> Occurrence<'a> {
         match (trigger, number) {
             (TriggerConfig::GithubIssues { .. }, Some(number)) => Self::Github { number, head: None },
             (TriggerConfig::GithubPullRequests { on, .. }, Some(number)) => {
-                Self::Github { number, head: head.filter(|_| *on == Some(PullOccasion::Push)) }
+                Self::Github { number, head: head.filter(|_| *on == Some(PullEvent::Push)) }
             }
             (trigger, _) if trigger.follows_events() => {
                 id.parse().map_or(Self::Custom(id), |seq| Self::Event { seq })
@@ -64,18 +64,18 @@ impl<'a> Occurrence<'a> {
             Self::Interval(number) => format!("interval:{number}"),
             Self::Fill(number) => format!("fill:{number}"),
             Self::Delay(at) => format!("delay:{at}"),
-            Self::Webhook { delivery_id } => format!("webhook:{}", tame(delivery_id)),
+            Self::Webhook { delivery_id } => format!("webhook:{}", safe_id(delivery_id)),
             Self::Chat { platform: ChatPlatform::Slack, message_id } => {
-                format!("chat:slack:{}", tame(message_id))
+                format!("chat:slack:{}", safe_id(message_id))
             }
             Self::Chat { platform: ChatPlatform::Discord, message_id } => {
-                format!("chat:discord:{}", tame(message_id))
+                format!("chat:discord:{}", safe_id(message_id))
             }
             Self::Github { number, head: None } => format!("github:{number}"),
             Self::Github { number, head: Some(head) } => format!("github:{number}:{head}"),
             Self::Event { seq } => format!("event:{seq}"),
             Self::Manual(key) => format!("manual:{key}"),
-            Self::Custom(id) => format!("custom:{}", tame(id)),
+            Self::Custom(id) => format!("custom:{}", safe_id(id)),
         };
         FiringKey(base).in_generation(generation)
     }
@@ -87,9 +87,9 @@ fn whole_second(at: Timestamp) -> Timestamp {
 
 /// Returns an id from outside, if it is short and unambiguous, else a UUID derived from it. `#` would be taken for a
 /// generation.
-fn tame(id: &str) -> Cow<'_, str> {
-    const LONGEST: usize = 200;
-    if id.len() <= LONGEST && !id.contains(|c: char| c == '#' || c.is_control()) {
+fn safe_id(id: &str) -> Cow<'_, str> {
+    const MAX_ID: usize = 200;
+    if id.len() <= MAX_ID && !id.contains(|c: char| c == '#' || c.is_control()) {
         return Cow::Borrowed(id);
     }
     Cow::Owned(Uuid::new_v5(&Uuid::NAMESPACE_OID, id.as_bytes()).to_string())

@@ -17,17 +17,17 @@ fn hook() -> TriggerConfig {
     trigger(json!({"type": "webhook", "secret_env": "S"}))
 }
 
-fn delivered(payload: Value) -> Words {
-    Words::of(&hook(), &FiringContext { payload: Some(payload), ..FiringContext::default() }).unwrap()
+fn delivered(payload: Value) -> TextOrigin {
+    TextOrigin::of(&hook(), &FiringContext { payload: Some(payload), ..FiringContext::default() }).unwrap()
 }
 
-fn listed(kind: &str, metadata: &[(&str, &str)]) -> Words {
+fn listed(kind: &str, metadata: &[(&str, &str)]) -> TextOrigin {
     let trigger = trigger(json!({"type": kind, "owner": "o", "repo": "r"}));
     let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    Words::of(&trigger, &FiringContext::of_task(Task { metadata, ..Task::default() })).unwrap()
+    TextOrigin::of(&trigger, &FiringContext::of_task(Task { metadata, ..Task::default() })).unwrap()
 }
 
-fn logins(words: &Words) -> Vec<&str> {
+fn logins(words: &TextOrigin) -> Vec<&str> {
     words.authors.iter().map(|author| author.login.as_deref().unwrap_or("-")).collect()
 }
 
@@ -135,25 +135,25 @@ fn where_commits_come_from() {
 #[test]
 fn who_is_trusted() {
     use RepoPermission::{Admin, Read, Triage, Write};
-    let by = |login: Option<&str>, standing: Standing| Words {
+    let by = |login: Option<&str>, standing: AuthorPermission| TextOrigin {
         repo: Some("o/r".into()),
         authors: vec![Author { login: login.map(str::to_owned), standing }],
-        ..Words::default()
+        ..TextOrigin::default()
     };
-    let has = |permission| Standing::Permission(permission);
+    let has = |permission| AuthorPermission::Permission(permission);
     let (names, write) = (json!({"allow_authors": ["Ann", "bot[bot]"]}), json!({"min_permission": "write"}));
     let both = json!({"allow_authors": ["ann"], "min_permission": "write"});
     let everybody = json!({"strangers": "allow", "forks": "refuse"});
     for (written, words, expected) in [
-        (&names, by(Some("ann"), Standing::Unknown), ""),
-        (&names, by(Some("BOT[bot]"), Standing::Unknown), ""),
+        (&names, by(Some("ann"), AuthorPermission::Unknown), ""),
+        (&names, by(Some("BOT[bot]"), AuthorPermission::Unknown), ""),
         (&names, by(Some("anna"), has(Admin)), "refused: anna is not among `allow_authors`"),
         (
             &names,
-            by(None, Standing::Unknown),
+            by(None, AuthorPermission::Unknown),
             "refused: one of its authors has no name, or no account any more",
         ),
-        (&names, Words::default(), "refused: it does not say who wrote it"),
+        (&names, TextOrigin::default(), "refused: it does not say who wrote it"),
         (&write, by(Some("eve"), has(Write)), ""),
         (&write, by(Some("eve"), has(Admin)), ""),
         (
@@ -163,40 +163,40 @@ fn who_is_trusted() {
         ),
         (
             &write,
-            by(Some("eve"), Standing::Nothing),
+            by(Some("eve"), AuthorPermission::Nothing),
             "refused: eve has no permission in o/r, and `min_permission` is write",
         ),
         (
             &write,
-            by(Some("eve"), Standing::Unknown),
+            by(Some("eve"), AuthorPermission::Unknown),
             "refused: eve has no permission in o/r, and `min_permission` is write",
         ),
         (&both, by(Some("ann"), has(Read)), ""),
         (&both, by(Some("eve"), has(Write)), ""),
-        (&everybody, by(None, Standing::Unknown), ""),
-        (&everybody, Words::default(), ""),
+        (&everybody, by(None, AuthorPermission::Unknown), ""),
+        (&everybody, TextOrigin::default(), ""),
     ] {
         let told = told(trust(written.clone()).verdict(&words));
         assert_eq!(told, expected, "{written} {words:?}");
     }
-    let two = Words {
+    let two = TextOrigin {
         authors: vec![Author::new(Some("ann".into())), Author::new(Some("eve".into()))],
-        ..Words::default()
+        ..TextOrigin::default()
     };
     assert_eq!(told(trust(names).verdict(&two)), "refused: eve is not among `allow_authors`", "all of them");
 }
 
-fn told(verdict: Verdict) -> String {
+fn told(verdict: TrustVerdict) -> String {
     match verdict {
-        Verdict::Trusted => String::new(),
-        Verdict::Confined(why) => format!("confined: {why}"),
-        Verdict::Refused(why) => format!("refused: {why}"),
+        TrustVerdict::Trusted => String::new(),
+        TrustVerdict::Confined(why) => format!("confined: {why}"),
+        TrustVerdict::Refused(why) => format!("refused: {why}"),
     }
 }
 
 #[test]
 fn forks_and_strangers_are_treated_as_is_said() {
-    let of_fork = |login: &str| Words {
+    let of_fork = |login: &str| TextOrigin {
         head: Head::Fork(Some("eve/r".into())),
         ..delivered(json!({"sender": {"login": login}}))
     };
@@ -233,18 +233,18 @@ fn forks_and_strangers_are_treated_as_is_said() {
         "refused: eve is not among `allow_authors`",
         "the stricter counts"
     );
-    assert_eq!(judge(&[], &words), Verdict::Trusted, "nobody asked");
+    assert_eq!(judge(&[], &words), TrustVerdict::Trusted, "nobody asked");
 }
 
 #[test]
 fn permissions_count_where_they_are_said_to() {
-    let of = |repo: &str| Words {
+    let of = |repo: &str| TextOrigin {
         repo: Some(repo.into()),
         authors: vec![Author {
             login: Some("eve".into()),
-            standing: Standing::Permission(RepoPermission::Admin),
+            standing: AuthorPermission::Permission(RepoPermission::Admin),
         }],
-        ..Words::default()
+        ..TextOrigin::default()
     };
     let trust = trust(json!({"min_permission": "write", "repos": ["My-Org/app", "tools/*"]}));
     for (repo, expected) in [
@@ -257,7 +257,7 @@ fn permissions_count_where_they_are_said_to() {
         assert_eq!(told(trust.verdict(&of(repo))), expected);
         assert_eq!(of(repo).open_questions(&[&trust]), [], "what is refused anyhow is asked nowhere");
     }
-    let nowhere = Words { repo: None, ..of("o/r") };
+    let nowhere = TextOrigin { repo: None, ..of("o/r") };
     assert_eq!(told(trust.verdict(&nowhere)), "refused: it names no repository, and `repos` does");
 }
 
@@ -265,7 +265,7 @@ fn permissions_count_where_they_are_said_to() {
 fn what_cannot_be_proved_is_a_strangers() {
     let unsigned = trigger(json!({"type": "webhook", "allow_unsigned": true}));
     let payload = Some(json!({"sender": {"login": "ann"}}));
-    let words = Words::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
+    let words = TextOrigin::of(&unsigned, &FiringContext { payload, ..FiringContext::default() }).unwrap();
     let names = trust(json!({"allow_authors": ["ann"]}));
     assert_eq!(
         told(names.verdict(&words)),
@@ -278,7 +278,7 @@ fn what_cannot_be_proved_is_a_strangers() {
         (json!({"type": "chat"}), true),
         (json!({"type": "custom", "name": "mail"}), true),
     ] {
-        let words = Words::of(&trigger(written.clone()), &FiringContext::default());
+        let words = TextOrigin::of(&trigger(written.clone()), &FiringContext::default());
         assert_eq!(words.is_some(), brings_words, "{written}");
         if let Some(words) = words {
             assert_eq!(told(names.verdict(&words)), "refused: it does not say who wrote it", "{written}");
@@ -297,7 +297,8 @@ fn only_what_is_needed_is_asked() {
     assert_eq!(asked(json!({"allow_authors": ["ann"], "min_permission": "read"})), 2);
     assert_eq!(asked(json!({"min_permission": "read", "forks": "allow"})), 2);
     assert_eq!(asked(json!({"min_permission": "read", "strangers": "allow", "forks": "allow"})), 0);
-    let gone = Words { authors: vec![Author::new(None), Author::new(Some("eve".into()))], ..words.clone() };
+    let gone =
+        TextOrigin { authors: vec![Author::new(None), Author::new(Some("eve".into()))], ..words.clone() };
     assert!(gone.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty(), "refused anyhow");
     let nowhere = delivered(json!({"sender": {"login": "eve"}}));
     assert!(nowhere.open_questions(&[&trust(json!({"min_permission": "read"}))]).is_empty());
@@ -317,7 +318,7 @@ fn authors_of_items() {
         updated_at: jiff::Timestamp::UNIX_EPOCH,
     };
     let of = |metadata: Value, repo: Option<&str>| {
-        told(trust(json!({"allow_authors": ["ann"]})).verdict(&Words::of_item(&item(metadata), repo)))
+        told(trust(json!({"allow_authors": ["ann"]})).verdict(&TextOrigin::of_item(&item(metadata), repo)))
     };
     assert_eq!(of(json!({"author": "ann"}), Some("o/r")), "");
     assert_eq!(of(json!({"author": "ann"}), None), "");

@@ -9,7 +9,7 @@ use crate::work::WorkItem;
 
 /// All authors whose text reaches the prompt, or who made it reach the prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Words {
+pub struct TextOrigin {
     /// Repository in which the authors' permissions count, as `owner/name`.
     pub repo: Option<String>,
     pub authors: Vec<Author>,
@@ -24,12 +24,12 @@ pub struct Words {
 pub struct Author {
     /// Login of the account; none if the account no longer exists.
     pub login: Option<String>,
-    pub standing: Standing,
+    pub standing: AuthorPermission,
 }
 
 /// Permission of an author in the repository.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum AuthorPermission {
     /// Not requested yet, or there is no repository.
     Unknown,
     Nothing,
@@ -59,30 +59,30 @@ pub enum Question {
     Head(u64),
 }
 
-impl Words {
+impl TextOrigin {
     /// Returns the authors of a firing; none if it contains no text from outside: firings by the clock or by hand, and
     /// those by an agent of the fleet, which already have a decision.
-    pub fn of(trigger: &TriggerConfig, occasion: &FiringContext) -> Option<Self> {
+    pub fn of(trigger: &TriggerConfig, firing_context: &FiringContext) -> Option<Self> {
         match trigger {
             TriggerConfig::Webhook { allow_unsigned: true, .. } => {
                 Some(Self { is_unsigned: true, ..Self::default() })
             }
             TriggerConfig::Webhook { .. } => {
-                Some(Self::of_payload(occasion.payload.as_ref().unwrap_or(&Value::Null)))
+                Some(Self::of_payload(firing_context.payload.as_ref().unwrap_or(&Value::Null)))
             }
             TriggerConfig::GithubIssues { owner, repo, .. }
             | TriggerConfig::GithubPullRequests { owner, repo, .. } => {
-                let head = match occasion.task.metadata.get("head_repo").map(String::as_str) {
+                let head = match firing_context.task.metadata.get("head_repo").map(String::as_str) {
                     None => Head::Own,
                     Some("") => Head::Fork(None),
                     Some(from) if from.eq_ignore_ascii_case(&format!("{owner}/{repo}")) => Head::Own,
                     Some(from) => Head::Fork(Some(from.to_owned())),
                 };
                 let repo = Some(format!("{owner}/{repo}"));
-                Some(Self { repo, head, ..Self::by(author_of(occasion)) })
+                Some(Self { repo, head, ..Self::by(author_of(firing_context)) })
             }
             TriggerConfig::Chat { .. } | TriggerConfig::Custom { .. } => {
-                Some(Self::named(author_of(occasion).login))
+                Some(Self::named(author_of(firing_context).login))
             }
             TriggerConfig::Interval { .. }
             | TriggerConfig::Cron { .. }
@@ -140,7 +140,7 @@ impl Words {
         let authors = self.authors.iter().enumerate().filter_map(|(place, author)| {
             let login = author.login.as_deref().filter(|_| self.repo.is_some())?;
             let asked = by_permission.iter().any(|trust| !trust.knows(login));
-            (asked && author.standing == Standing::Unknown)
+            (asked && author.standing == AuthorPermission::Unknown)
                 .then(|| Question::Permission(place, login.to_owned()))
         });
         let mut questions: Vec<Question> = authors.collect();
@@ -173,12 +173,12 @@ impl Words {
 
 impl Author {
     pub fn new(login: Option<String>) -> Self {
-        Self { login, standing: Standing::Unknown }
+        Self { login, standing: AuthorPermission::Unknown }
     }
 }
 
-fn author_of(occasion: &FiringContext) -> Author {
-    Author::new(occasion.task.metadata.get("author").filter(|login| !login.is_empty()).cloned())
+fn author_of(firing_context: &FiringContext) -> Author {
+    Author::new(firing_context.task.metadata.get("author").filter(|login| !login.is_empty()).cloned())
 }
 
 /// Checks the name of a repository, which becomes part of URLs.

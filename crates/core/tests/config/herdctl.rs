@@ -1,7 +1,7 @@
 //! An existing herdctl fleet runs unchanged.
 
 use super::{lines, load_files, rendered};
-use cowhand_core::config::Loaded;
+use cowhand_core::config::LoadedConfig;
 use cowhand_core::shape::{Runtime, WorkSource};
 
 const FLEET: &str = include_str!("herdctl_fleet/herdctl.yaml");
@@ -15,7 +15,7 @@ const ENV: [(&str, &str); 4] = [
     ("HOOK_URL", "https://me:canary-d@example.com/hook"),
 ];
 
-fn everything(root: &str) -> Loaded {
+fn everything(root: &str) -> LoadedConfig {
     let files =
         [(root, FLEET), ("agents/full.yaml", FULL), ("sub/herdctl.yaml", SUB), ("sub/helper.yaml", HELPER)];
     load_files(&files, &ENV)

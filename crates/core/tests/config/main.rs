@@ -23,11 +23,11 @@ use std::io;
 use std::path::Path;
 
 use cowhand_core::config::problem::Severity;
-use cowhand_core::config::{Loaded, Outside, load, report};
+use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load, report};
 use cowhand_core::policy::Zone;
 
 /// Loads files; the first one is the root file.
-fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> Loaded {
+fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> LoadedConfig {
     let mut read = |path: &Path| {
         let found = files.iter().find(|(name, _)| Path::new(name) == path);
         found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
@@ -36,20 +36,20 @@ fn load_files(files: &[(&str, &str)], env: &[(&str, &str)]) -> Loaded {
     let zone = "Europe/Berlin".parse::<Zone>().unwrap();
     load(
         Path::new(files[0].0),
-        Outside { read: &mut read, env: &env, is_folder: &|path| !path.ends_with("missing"), zone },
+        ConfigEnvironment { read: &mut read, env: &env, is_folder: &|path| !path.ends_with("missing"), zone },
     )
 }
 
-fn load_text(text: &str) -> Loaded {
+fn load_text(text: &str) -> LoadedConfig {
     load_files(&[("cowhand.yaml", text)], &[])
 }
 
-fn rendered(loaded: &Loaded) -> String {
+fn rendered(loaded: &LoadedConfig) -> String {
     format!("{}\n{}", report::render(loaded, Path::new(""), false), report::summary(loaded))
 }
 
 /// Returns `file:line:column message` of each problem.
-fn lines(loaded: &Loaded) -> Vec<String> {
+fn lines(loaded: &LoadedConfig) -> Vec<String> {
     let line = |problem: &cowhand_core::config::problem::Problem| {
         let file = loaded.sources.path(problem.at.file).display();
         let warning = if problem.severity == Severity::Warning { "warning: " } else { "" };
@@ -59,6 +59,6 @@ fn lines(loaded: &Loaded) -> Vec<String> {
 }
 
 #[track_caller]
-fn fine(loaded: &Loaded) {
+fn fine(loaded: &LoadedConfig) {
     assert_eq!(loaded.errors(), 0, "{}", rendered(loaded));
 }

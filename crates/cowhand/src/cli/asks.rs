@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::ask::{Ask, AskName, AskState, Asked};
+use cowhand_core::ask::{Ask, AskName, AskState, AskSubject};
 use cowhand_core::duration;
 use jiff::Timestamp;
 
@@ -159,11 +159,11 @@ fn table(asks: &[Ask], now: Timestamp) -> Table {
 /// Formats the tool with its input, or the question.
 pub(super) fn describe(ask: &Ask) -> String {
     match &ask.what {
-        Asked::Tool { tool, input } => {
+        AskSubject::Tool { tool, input } => {
             let command = input.get("command").and_then(serde_json::Value::as_str);
             format!("{tool} {}", command.map_or_else(|| input.to_string(), str::to_owned))
         }
-        Asked::Question { question } => question.clone(),
+        AskSubject::Question { question } => question.clone(),
     }
 }
 
@@ -185,17 +185,17 @@ fn print_ask(ask: &Ask) {
     }
     print::line("");
     match &ask.what {
-        Asked::Tool { tool, input } => {
+        AskSubject::Tool { tool, input } => {
             print::line(plain(tool));
             print::line(plain(&serde_json::to_string_pretty(input).unwrap_or_default()));
         }
-        Asked::Question { question } => print::line(plain(question)),
+        AskSubject::Question { question } => print::line(plain(question)),
     }
     if ask.state == AskState::Open {
         let id = &ask.id;
         let yes = match &ask.what {
-            Asked::Tool { .. } => command(&format!("approve {id}")),
-            Asked::Question { .. } => command(&format!("answer {id} 'the answer'")),
+            AskSubject::Tool { .. } => command(&format!("approve {id}")),
+            AskSubject::Question { .. } => command(&format!("answer {id} 'the answer'")),
         };
         let no = command(&format!("deny {id} -m 'why, or what to do instead'"));
         let ways = format!("\n{yes}\n{no}");

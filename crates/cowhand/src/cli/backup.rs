@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 
 use super::location::{Connection, FleetLocation, cannot};
 use super::{Exit, Failure, print};
-use cowhand_engine::backup::{self, Contents};
+use cowhand_engine::backup::{self, BackupCounts};
 use cowhand_engine::config;
 
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ impl BackupArgs {
             }
             self.write(client).await
         })?;
-        let Contents { jobs, outputs } = contents;
+        let BackupCounts { jobs, outputs } = contents;
         if self.json {
             print::json(&Made { file: &self.file, bytes, jobs, outputs });
         } else {
@@ -66,7 +66,7 @@ impl BackupArgs {
     }
 
     /// Writes the backup under a temporary name until it is complete and on disk.
-    async fn write(&self, client: &Connection<'_>) -> Result<(Contents, u64), Failure> {
+    async fn write(&self, client: &Connection<'_>) -> Result<(BackupCounts, u64), Failure> {
         let folder = self.file.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let failed = |error: &io::Error| cannot(&format!("cannot write {}", self.file.display()), error);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use cowhand_core::config::{Loaded, editor, report};
+use cowhand_core::config::{LoadedConfig, editor, report};
 
 use super::advice::with_config_option;
 use super::location::FleetLocation;
@@ -82,7 +82,7 @@ fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 
 /// Loads the config that `-c` names, or the one found from the current directory. Also returns that
 /// directory, to which shown paths are relative.
-fn load(config: Option<&Path>) -> Result<(Loaded, PathBuf), Failure> {
+fn load(config: Option<&Path>) -> Result<(LoadedConfig, PathBuf), Failure> {
     let here = std::env::current_dir()
         .map_err(|error| Failure::new(Exit::CannotRunHere, format!("no working directory: {error}")))?;
     let found = config::find(config, &here).map_err(|error| Failure::new(Exit::Config, error.to_string()))?;

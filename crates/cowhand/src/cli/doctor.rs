@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use clap::Args;
-use cowhand_core::config::{Loaded, report};
+use cowhand_core::config::{LoadedConfig, report};
 use cowhand_core::size::in_words;
 use jiff::Timestamp;
 
@@ -99,7 +99,7 @@ fn show(finding: &Finding) {
     print::prose(&format!("{mark}  {}: {}", finding.what, finding.detail), 6);
 }
 
-fn of_config(loaded: &Loaded, file: &Path) -> Result<String, String> {
+fn of_config(loaded: &LoadedConfig, file: &Path) -> Result<String, String> {
     let summary = format!("{}: {}", file.display(), report::summary(loaded));
     if loaded.errors() == 0 {
         Ok(summary)

@@ -112,7 +112,7 @@ impl EventsArgs {
             _ => None,
         };
         let ids: Vec<_> = [job, about].into_iter().flatten().collect();
-        let whose = event.whose();
+        let whose = event.subject();
         // An event without a subject gets no empty column.
         let whose =
             if whose.is_empty() { whose } else { format!("{}  ", print::padded(&whose, columns.whose)) };
@@ -164,7 +164,7 @@ impl Columns {
             by: widest(&|event| event.by.as_ref().map(ToString::to_string).unwrap_or_default(), 0),
             kind: widest(&|event| event.fact.type_name().to_owned(), 18),
             // Leaves room for the text after it, of which the id of a job is the most important.
-            whose: widest(&Event::whose, 0)
+            whose: widest(&Event::subject, 0)
                 .min(print::width().map_or(usize::MAX, |width| width.saturating_sub(65))),
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use clap::Args;
-use cowhand_core::server::Server;
+use cowhand_core::server::ServerConfig;
 use serde::{Deserialize, Serialize};
 
 use cowhand_engine::config;
@@ -28,14 +28,14 @@ impl ListenArgs {
 
     /// Returns the settings of the server, or none for no server. A config with errors gives none too;
     /// starting the fleet reports those errors.
-    pub(super) fn server(&self, file: &Path) -> Option<Server> {
+    pub(super) fn server(&self, file: &Path) -> Option<ServerConfig> {
         let loaded = config::load(file).loaded;
         if self.no_server || loaded.errors() > 0 {
             return None;
         }
         let server = loaded.roster.server;
         match self.listen {
-            Some(listen) => Some(Server { enabled: true, listen, listen_chosen: true, ..server }),
+            Some(listen) => Some(ServerConfig { enabled: true, listen, listen_chosen: true, ..server }),
             None => Some(server).filter(|server| server.enabled),
         }
     }

@@ -13,7 +13,7 @@ use super::location::Connection;
 use super::print::{FAINT, styled};
 use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, job, location, print};
-use cowhand_engine::view::line::{Growing, plain, readable};
+use cowhand_engine::view::line::{FollowedOutput, plain, readable};
 use cowhand_web::api::{ApiProblem, Client, Code, JobResult, JobView, Page};
 
 #[derive(Debug, Args)]
@@ -40,14 +40,14 @@ impl LogsArgs {
                 return self.result(client, &id).await;
             }
             let grows = self.follow && std::io::stdout().is_terminal();
-            let mut growing = Growing::default();
+            let mut growing = FollowedOutput::default();
             let spinner = Spinner::new(format!("waiting for the output of {id}"));
             let show = |line: &str| {
                 spinner.suspend_for(|| {
                     if self.json {
                         print::line(line);
                     } else if grows {
-                        let part = growing.hear(line);
+                        let part = growing.add(line);
                         print::part(&part);
                         return if growing.is_in_a_line() { Ends::InALine } else { Ends::WithALine };
                     } else if let Some(text) = readable(line) {

@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 
 use cowhand_core::config::report;
-use cowhand_core::server::Server as Settings;
+use cowhand_core::server::ServerConfig as Settings;
 
 use super::background::unusable;
 use super::listen::ListenArgs;

@@ -48,17 +48,17 @@ impl RestoreArgs {
             let restored = restore(&self.file, &location.state, Timestamp::now()).await;
             restored.map_err(|error| Failure::new(Exit::Refused, format!("{error:#}; nothing was changed")))
         })?;
-        let Restored { contents, aside, trouble } = restored;
+        let Restored { contents, replaced, trouble } = restored;
         if let Some(trouble) = trouble {
             print::note(format!("the output of some jobs may be of another time than the store: {trouble}"));
         }
         if self.json {
-            print::json(&json!({ "file": self.file, "jobs": contents.jobs, "replaced": aside }));
+            print::json(&json!({ "file": self.file, "jobs": contents.jobs, "replaced": replaced }));
             return Ok(());
         }
         print::line(format!("restored {} from {}", in_number(contents.jobs), self.file.display()));
-        if let Some(aside) = aside {
-            print::line(format!("the store that was there is now {}", aside.display()));
+        if let Some(replaced) = replaced {
+            print::line(format!("the store that was there is now {}", replaced.display()));
         }
         Ok(())
     }

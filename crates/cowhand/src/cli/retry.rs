@@ -13,7 +13,7 @@ use super::filter::JobFilterArgs;
 use super::location::Connection;
 use super::prompt::PromptArgs;
 use super::{Exit, Failure, complete, job, location, print};
-use cowhand_engine::fleet::Changes;
+use cowhand_engine::fleet::JobChanges;
 
 #[derive(Debug, Args)]
 pub(super) struct RetryArgs {
@@ -53,7 +53,7 @@ impl RetryArgs {
         let one = bulk::one_or_many(self.id.as_ref(), &self.many, false, "retry")?;
         location::ask(config, async |client| match one {
             Some(name) => {
-                let job = client.post(&format!("jobs/{name}/retry"), &Changes::default()).await?;
+                let job = client.post(&format!("jobs/{name}/retry"), &JobChanges::default()).await?;
                 job::print_created(client, job, self.wait, self.json).await
             }
             None => self.retry_many(client).await,
@@ -69,7 +69,8 @@ impl RetryArgs {
         let mut made = Vec::new();
         // The oldest first, in the order of their creation.
         for job in matching.iter().rev() {
-            let job: JobRecord = client.post(&format!("jobs/{}/retry", job.id), &Changes::default()).await?;
+            let job: JobRecord =
+                client.post(&format!("jobs/{}/retry", job.id), &JobChanges::default()).await?;
             if !self.json && !self.wait {
                 job::print(&job, false);
             }
@@ -120,7 +121,7 @@ impl RetryArgs {
 
 impl ForkArgs {
     pub(super) fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let changes = Changes { prompt: self.prompt.read()?, schedule: self.schedule };
+        let changes = JobChanges { prompt: self.prompt.read()?, schedule: self.schedule };
         location::ask(config, async |client| {
             let job: JobRecord = client.post(&format!("jobs/{}/fork", self.id), &changes).await?;
             job::print_created(client, job, self.wait, self.json).await

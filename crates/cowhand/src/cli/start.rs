@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use cowhand_core::server::Server as Settings;
+use cowhand_core::server::ServerConfig as Settings;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, warn};
 
@@ -17,7 +17,7 @@ use super::log::{self, LogFormat};
 use super::start_options::{DEFAULT_STOP_TIMEOUT, StartOptions};
 use super::{Exit, Failure, background, number};
 use cowhand_engine::config::ConfigWatch;
-use cowhand_engine::fleet::{Agents, Fleet, FleetError, Options, Stop};
+use cowhand_engine::fleet::{AgentSource, Fleet, FleetError, Options, Stop};
 use cowhand_engine::herdctl::HerdctlError;
 use cowhand_engine::state::StateFolder;
 use cowhand_engine::trigger;
@@ -93,7 +93,7 @@ impl StartArgs {
         let files = ConfigWatch::new(&location.config);
         let started = StartOptions { config: Some(location.config.clone()), ..self.started() };
         let server = self.listen.server(&location.config);
-        let (agents, state) = (Agents::Config(location.config), location.state);
+        let (agents, state) = (AgentSource::Config(location.config), location.state);
         let (work_sources, triggers) = (work::SourceRegistry::default(), trigger::Registry::default());
         let options = Options {
             agents,

@@ -148,7 +148,7 @@ async fn an_unexpected_end_releases_with_a_word() {
     assert_eq!(scene.status("long"), "available", "{text}");
     assert!(text.contains(&format!("{} was cancelled", job.id())), "{text}");
     // A fork and a retry work without the item: it is not claimed for them, and nothing is reported.
-    let again = fleet.retry(job.id(), cowhand::fleet::Changes::default()).await.unwrap();
+    let again = fleet.retry(job.id(), cowhand::fleet::JobChanges::default()).await.unwrap();
     assert!(again.work_item().is_none());
     until(&mut events, 1, |fact| matches!(fact, Fact::JobStarted { .. })).await;
     assert_eq!(scene.status("long"), "available");

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{Agents, Fleet, Options, Stop, Trigger, Triggered};
+use cowhand::fleet::{AgentSource, Fleet, Options, Stop, Trigger, Triggered};
 use cowhand::state::StateFolder;
 use cowhand::work::SourceRegistry;
 use cowhand_core::job::JobStatus;
@@ -30,7 +30,7 @@ fn agent(folder: &TempDir) -> Agent {
 async fn an_engine_that_does_not_answer_holds_up_nobody() {
     let folder = TempDir::new().unwrap();
     let options = Options {
-        agents: Agents::Given(Roster::of(vec![agent(&folder)])),
+        agents: AgentSource::Given(Roster::of(vec![agent(&folder)])),
         state: StateFolder::at(folder.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),

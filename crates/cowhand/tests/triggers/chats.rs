@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use cowhand::fleet::{Changes, Delivered, Fleet, Stop, Trigger, Triggered};
+use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop, Trigger, Triggered};
 use cowhand::trigger::Registry;
 use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::id::JobId;
@@ -94,7 +94,7 @@ async fn each_chat_goes_on_with_its_own_session(home: Home) {
     let Triggered::New(by_hand) = by_hand else { panic!("{by_hand:?}") };
     let by_hand = ended(&fleet, by_hand.id()).await;
     assert_eq!((by_hand.chat(), session(&by_hand)), (None, by_hand.id().to_string()));
-    let again = fleet.retry(other.id(), Changes::default()).await.unwrap();
+    let again = fleet.retry(other.id(), JobChanges::default()).await.unwrap();
     assert_eq!(session(&ended(&fleet, again.id()).await), session(&other));
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }

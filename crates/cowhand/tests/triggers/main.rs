@@ -23,7 +23,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{Agents, Fleet, Options, Subscription};
+use cowhand::fleet::{AgentSource, Fleet, Options, Subscription};
 use cowhand::state::StateFolder;
 use cowhand::store::{JobFilter, LedgerRow};
 use cowhand::trigger::Registry;
@@ -83,7 +83,7 @@ impl Home {
     async fn start(&self, agents: Vec<Agent>, triggers: Registry) -> Fleet {
         let store = self.server.as_ref().map(Postgres::url);
         Fleet::start(Options {
-            agents: Agents::Given(Roster { store, ..Roster::of(agents) }),
+            agents: AgentSource::Given(Roster { store, ..Roster::of(agents) }),
             state: StateFolder::at(self.path().join("state")),
             clock: Clock::System,
             program: env!("CARGO_BIN_EXE_cowhand").into(),

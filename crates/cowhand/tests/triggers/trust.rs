@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use cowhand::fleet::{Changes, Delivered, Fleet, Stop};
+use cowhand::fleet::{Delivered, Fleet, JobChanges, Stop};
 use cowhand::store::LedgerRow;
 use cowhand::trigger::Registry;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
@@ -113,7 +113,7 @@ async fn strangers_are_refused_and_confined(home: Home) {
     // A retry of a stranger's job has the same confinement.
     let row = settled(&fleet, "lenient", "eve").await;
     fleet.cancel(row.job.clone().unwrap()).await.unwrap();
-    let again = fleet.retry(row.job.as_ref().unwrap(), Changes::default()).await.unwrap();
+    let again = fleet.retry(row.job.as_ref().unwrap(), JobChanges::default()).await.unwrap();
     assert!(again.confined().is_some_and(|why| why.starts_with("eve has")), "{again:?}");
     fleet.stop(Stop::KeepAgents).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! Every trigger type is created and fired, from YAML and from the library.
 
 use cowhand::clock::Clock;
-use cowhand::fleet::{Agents, Delivered, Fleet, Options, Stop, Subscription, Trigger};
+use cowhand::fleet::{AgentSource, Delivered, Fleet, Options, Stop, Subscription, Trigger};
 use cowhand::state::StateFolder;
 use cowhand::work::SourceRegistry;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
@@ -109,7 +109,7 @@ async fn from_yaml() {
     let config = home.path().join("cowhand.yaml");
     std::fs::write(&config, json!({"agents": [agent]}).to_string()).unwrap();
     let fleet = Fleet::start(Options {
-        agents: Agents::Config(config),
+        agents: AgentSource::Config(config),
         state: StateFolder::at(home.path().join("state")),
         clock: Clock::System,
         program: env!("CARGO_BIN_EXE_cowhand").into(),

@@ -12,9 +12,9 @@ use cowhand_run::attempt::Attempt;
 use cowhand_store::KnownRows;
 
 #[derive(Debug)]
-pub(super) struct Known(pub(super) KnownRows);
+pub(super) struct RestoredRows(pub(super) KnownRows);
 
-impl Known {
+impl RestoredRows {
     /// Removes the views of other jobs and the folders of other attempts. Running attempts are left to the next start,
     /// which ends them; a folder that cannot be removed is cleared when an attempt with the same name begins.
     pub(super) fn forget_others(&self, state: &StateFolder) {

@@ -21,15 +21,15 @@ use crate::state::StateFolder;
 use cowhand_store::{BackupFile, Store, file};
 
 /// Number of bytes of a job's output in one row.
-const PART: usize = 1 << 20;
+const BYTES_PER_ROW: usize = 1 << 20;
 /// Extensions of the files of a job that a backup contains, in addition to its rows.
-const KEPT: [&str; 2] = ["jsonl", "diff"];
+const BACKED_UP_EXTENSIONS: [&str; 2] = ["jsonl", "diff"];
 /// Prefix of the folders in which backups are made.
 const SCRATCH: &str = "backup-";
 
 /// The number of jobs and outputs in a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Contents {
+pub struct BackupCounts {
     pub jobs: u64,
     pub outputs: u64,
 }
@@ -87,7 +87,7 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
     };
     for part in 0_i64.. {
         let mut bytes = Vec::new();
-        output.by_ref().take(PART as u64).read_to_end(&mut bytes)?;
+        output.by_ref().take(BYTES_PER_ROW as u64).read_to_end(&mut bytes)?;
         if bytes.is_empty() && part > 0 {
             break;
         }
@@ -98,11 +98,12 @@ async fn add_output(backup: &mut BackupFile, path: &Path) -> anyhow::Result<()> 
 
 /// Returns whether a name is `<job>.jsonl` or `<job>.diff`, so that it cannot lead to another folder.
 fn is_output(name: &str) -> bool {
-    name.split_once('.').is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && KEPT.contains(&kind))
+    name.split_once('.')
+        .is_some_and(|(job, kind)| job.parse::<JobId>().is_ok() && BACKED_UP_EXTENSIONS.contains(&kind))
 }
 
 /// Checks that a file is a complete backup or a complete store, and returns its contents.
-pub async fn inspect(path: &Path) -> anyhow::Result<Contents> {
+pub async fn inspect(path: &Path) -> anyhow::Result<BackupCounts> {
     if fs::metadata(path)?.len() == 0 {
         bail!("it is empty");
     }
@@ -112,7 +113,7 @@ pub async fn inspect(path: &Path) -> anyhow::Result<Contents> {
     contents
 }
 
-async fn look_into(backup: &mut BackupFile) -> anyhow::Result<Contents> {
+async fn look_into(backup: &mut BackupFile) -> anyhow::Result<BackupCounts> {
     let jobs = backup.check().await?;
     let mut outputs = 0;
     for name in backup.names().await?.unwrap_or_default() {
@@ -121,7 +122,7 @@ async fn look_into(backup: &mut BackupFile) -> anyhow::Result<Contents> {
         }
         outputs += u64::from(Path::new(&name).extension() == Some("jsonl".as_ref()));
     }
-    Ok(Contents { jobs, outputs })
+    Ok(BackupCounts { jobs, outputs })
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub(super) struct Outputs<'a> {
     pub(super) state: &'a StateFolder,
     pub(super) known: &'a KnownRows,
     /// Folder for replaced files; `None` if there was no store before.
-    pub(super) aside: Option<PathBuf>,
+    pub(super) replaced: Option<PathBuf>,
 }
 
 impl Outputs<'_> {
@@ -75,10 +75,10 @@ impl Outputs<'_> {
 
     /// Gives the old file a second name, and its own name to the new file.
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
-        if let (Some(aside), Some(name), true) = (&self.aside, path.file_name(), path.exists()) {
-            fs::create_dir_all(aside)?;
+        if let (Some(replaced), Some(name), true) = (&self.replaced, path.file_name(), path.exists()) {
+            fs::create_dir_all(replaced)?;
             // The original is already there if a file is first replaced and then cut.
-            match fs::hard_link(path, aside.join(name)) {
+            match fs::hard_link(path, replaced.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => linked?,
             }
@@ -198,8 +198,8 @@ mod tests {
         let there = |name: &str| fs::read_to_string(state.jobs().join(name)).ok();
         for with_backup in [true, false] {
             fs::write(state.jobs().join(format!("{ended}.jsonl")), &twice).unwrap();
-            let aside = folder.path().join(format!("aside-{with_backup}"));
-            let outputs = Outputs { state: &state, known: &known, aside: Some(aside.clone()) };
+            let replaced = folder.path().join(format!("aside-{with_backup}"));
+            let outputs = Outputs { state: &state, known: &known, replaced: Some(replaced.clone()) };
             if with_backup {
                 outputs.take(&backup).unwrap();
             }
@@ -208,8 +208,8 @@ mod tests {
             assert_eq!(there(&format!("{ended}.jsonl")), Some(said("one attempt")), "{with_backup}");
             assert_eq!(there(&format!("{runs}.jsonl")), Some([said("begun"), said("more")].concat()));
             assert_eq!(there(&format!("{unknown}.jsonl")), Some(said("other")));
-            assert_eq!(fs::read_to_string(aside.join(format!("{ended}.jsonl"))).unwrap(), twice);
-            assert_eq!(aside.join(format!("{waits}.jsonl")).exists(), with_backup, "moved the first time");
+            assert_eq!(fs::read_to_string(replaced.join(format!("{ended}.jsonl"))).unwrap(), twice);
+            assert_eq!(replaced.join(format!("{waits}.jsonl")).exists(), with_backup, "moved the first time");
         }
     }
 }

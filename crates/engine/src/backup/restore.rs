@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use jiff::Timestamp;
 
-use super::known::Known;
+use super::known::RestoredRows;
 use super::outputs::{Outputs, folder_of};
-use super::{Contents, inspect, scratch};
+use super::{BackupCounts, inspect, scratch};
 use crate::state::StateFolder;
 use cowhand_store::file::{self, beside};
 use cowhand_store::{BackupFile, Store};
@@ -19,9 +19,9 @@ use cowhand_system::remove::absent_is_ok;
 /// Result of a restore.
 #[derive(Debug)]
 pub struct Restored {
-    pub contents: Contents,
+    pub contents: BackupCounts,
     /// Path of the replaced store.
-    pub aside: Option<PathBuf>,
+    pub replaced: Option<PathBuf>,
     /// Error because of which the output of some job does not match the store.
     pub trouble: Option<io::Error>,
 }
@@ -58,17 +58,17 @@ async fn restore_by(
     let mut backup = BackupFile::open(copy).await?;
     let files = scratch(state)?;
     take_out(&mut backup, files.path()).await?;
-    let known = Known(backup.known_rows().await?);
+    let known = RestoredRows(backup.known_rows().await?);
     backup.close().await?;
-    let aside = swap(copy, &state.database(), now)?;
+    let replaced = swap(copy, &state.database(), now)?;
     // The cursors belong to another event log.
     for cursor in ["views", "traces"] {
         absent_is_ok(fs::remove_file(state.path().join(cursor)))?;
     }
     known.forget_others(state);
-    let outputs = Outputs { state, known: &known.0, aside: aside.as_deref().map(folder_of) };
+    let outputs = Outputs { state, known: &known.0, replaced: replaced.as_deref().map(folder_of) };
     let matched = outputs.take(&folder_of(from)).and(outputs.take(files.path())).and(outputs.cut());
-    Ok(Restored { contents, aside, trouble: matched.err() })
+    Ok(Restored { contents, replaced, trouble: matched.err() })
 }
 
 fn copy_file(from: &Path, to: &Path) -> anyhow::Result<()> {
@@ -93,18 +93,18 @@ async fn take_out(backup: &mut BackupFile, folder: &Path) -> anyhow::Result<()> 
 
 /// Gives the old store a second name, and its own name to the new one, so that a store exists at any moment.
 fn swap(new: &Path, store: &Path, now: Timestamp) -> anyhow::Result<Option<PathBuf>> {
-    let aside = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
+    let replaced = beside(store, &now.strftime(".replaced-%Y%m%dT%H%M%S%.3fZ").to_string());
     let there = store.exists();
     if there {
-        fs::hard_link(store, &aside)
-            .with_context(|| format!("cannot keep the store at {}", aside.display()))?;
+        fs::hard_link(store, &replaced)
+            .with_context(|| format!("cannot keep the store at {}", replaced.display()))?;
     }
     let log = beside(store, "-wal");
     if log.exists() {
-        fs::hard_link(&log, beside(&aside, "-wal"))?;
+        fs::hard_link(&log, beside(&replaced, "-wal"))?;
         fs::remove_file(&log)?;
     }
     absent_is_ok(fs::remove_file(beside(store, "-shm")))?;
     file::persist(new, store)?;
-    Ok(there.then_some(aside))
+    Ok(there.then_some(replaced))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use cowhand_core::config::parse::MOST_BYTES;
-use cowhand_core::config::{Loaded, Outside, load as load_files};
+use cowhand_core::config::{ConfigEnvironment, LoadedConfig, load as load_files};
 use cowhand_core::policy::Zone;
 
 use crate::state::StateFolder;
@@ -98,7 +98,7 @@ fn before(file: &Path) -> impl Iterator<Item = PathBuf> {
 /// A fleet that was loaded from files.
 #[derive(Debug)]
 pub struct FromDisk {
-    pub loaded: Loaded,
+    pub loaded: LoadedConfig,
     /// Variables of the `.env` beside the root file.
     pub variables: HashMap<String, String>,
     /// Notes for the user.
@@ -127,8 +127,12 @@ pub fn load(file: &Path) -> FromDisk {
         files.push(path.to_owned());
         read(path)
     };
-    let outside =
-        Outside { read: &mut read, env: &env, is_folder: &|path| path.is_dir(), zone: system_zone() };
+    let outside = ConfigEnvironment {
+        read: &mut read,
+        env: &env,
+        is_folder: &|path| path.is_dir(),
+        zone: system_zone(),
+    };
     let loaded = load_files(file, outside);
     let mut notes = env_notes.clone();
     notes.extend(inherited_environment(&loaded));
@@ -137,7 +141,7 @@ pub fn load(file: &Path) -> FromDisk {
 }
 
 /// Returns a note if agents get the daemon's whole environment, as herdctl passes it on.
-fn inherited_environment(loaded: &Loaded) -> Option<String> {
+fn inherited_environment(loaded: &LoadedConfig) -> Option<String> {
     let inherits = loaded.roster.agents.iter().any(|agent| agent.inherits_environment);
     inherits.then(|| {
         "agents of a herdctl.yaml get the daemon's whole environment, as under herdctl; \

@@ -15,7 +15,7 @@ use tracing::warn;
 use cowhand_system::blocking::run_blocking;
 
 /// Time without further events after which a change is complete: an editor, or a checkout of a branch, writes several times.
-const SETTLE: Duration = Duration::from_millis(200);
+const CHANGE_SETTLES_AFTER: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 pub struct ConfigWatch {
@@ -38,7 +38,7 @@ impl ConfigWatch {
     /// Waits for a change and until it is complete. Returns a new watch, because the config may now have other files.
     pub async fn change(self) -> Self {
         self.changed.notified().await;
-        while tokio::time::timeout(SETTLE, self.changed.notified()).await.is_ok() {}
+        while tokio::time::timeout(CHANGE_SETTLES_AFTER, self.changed.notified()).await.is_ok() {}
         run_blocking(move || Self::new(&self.root)).await
     }
 }

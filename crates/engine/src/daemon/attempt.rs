@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::ask::{self, ASK_TIMEOUT, LONGEST_STANDSTILL};
-use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::ask::{self, ASK_TIMEOUT, MAX_PAUSED_TIME};
+use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::backoff::Backoff;
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
@@ -12,7 +12,7 @@ use cowhand_core::interval::Interval;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, NotBegun, Outcome, Termination,
 };
-use cowhand_core::moment::{Moment, SMALLEST};
+use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::provider::OnLimit;
 use cowhand_core::roster::{Agent, Schedule};
@@ -24,8 +24,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::spending::Told;
-use super::stop::OBEDIENCE;
+use super::spending::ReportedUsage;
+use super::stop::STOP_TIMEOUT;
 use super::unwritten;
 use super::workspaces;
 use crate::context::{Engine, StopRequest};
@@ -61,7 +61,7 @@ pub(super) struct AttemptTask {
     pub(super) engine: Arc<Engine>,
     pub(super) job: Job,
     pub(super) epoch: i64,
-    pub(super) wishes: watch::Receiver<StopRequest>,
+    pub(super) stop_requests: watch::Receiver<StopRequest>,
     /// Index of the fallback to start with.
     pub(super) fallback: Option<usize>,
     /// Reason of the stop, once the daemon has requested it.
@@ -93,7 +93,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
-        let schedule = agent.holding(job).schedule();
+        let schedule = agent.restrictions(job).schedule();
         let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
             schedule.map(of).or(own).unwrap_or(default)
         };
@@ -123,7 +123,7 @@ impl AttemptTask {
 
     pub(super) async fn run(&mut self, rules: &Rules, fresh: bool) {
         if !fresh && is_missing(self.attempt().folder()) && !self.end_strays().await {
-            return self.give_back(NotBegun::Interrupted, rules).await;
+            return self.requeue(NotBegun::Interrupted, rules).await;
         }
         if !fresh {
             if let Some(settlement) = self.settled_before().await {
@@ -143,7 +143,7 @@ impl AttemptTask {
                     return self.settle(settlement, rules).await;
                 }
                 Ok(Followed::NotOurs) => return,
-                Ok(Followed::NotBegun(why)) => return self.give_back(why, rules).await,
+                Ok(Followed::NotBegun(why)) => return self.requeue(why, rules).await,
                 Ok(Followed::NoSession) => {
                     if !Box::pin(self.launch_anew(rules)).await {
                         return;
@@ -162,20 +162,20 @@ impl AttemptTask {
                 }
             }
             failures += 1;
-            if *self.wishes.borrow() == StopRequest::Detach {
+            if *self.stop_requests.borrow() == StopRequest::Detach {
                 return;
             }
             tokio::time::sleep(FOLLOW_BACKOFF.pause_after(failures)).await;
         }
     }
 
-    /// Follows the attempt until it ends or the daemon detaches. With `aside`, the job's output cannot be written to
+    /// Follows the attempt until it ends or the daemon detaches. With `in_attempt`, the job's output cannot be written to
     /// its file and is kept in the attempt's folder meanwhile.
-    async fn follow(&mut self, rules: &Rules, aside: bool) -> anyhow::Result<Followed> {
+    async fn follow(&mut self, rules: &Rules, in_attempt: bool) -> anyhow::Result<Followed> {
         let attempt = self.attempt();
         let wake = self.engine.watch.folder(attempt.folder());
-        let files = if aside {
-            unwritten::files_aside(&attempt)
+        let files = if in_attempt {
+            unwritten::files_in_attempt(&attempt)
         } else {
             unwritten::files(&attempt, &self.engine.home.state, self.job.id())
         };
@@ -186,10 +186,10 @@ impl AttemptTask {
         let log = rules.output_to_file.then(|| OutputLog::new(&self.engine.home.state, self.job.id()));
         let mut output = Output { tail, log };
         let mut session = self.job.session_id().map(str::to_owned);
-        let mut told = Told::default();
+        let mut reported = ReportedUsage::default();
         let began = self.began().await;
         let mut silence = Silence::begin(began, attempt.last_output(), self.engine.clock.moment());
-        let mut kill_at = self.stopped.map(|_| Instant::now() + OBEDIENCE);
+        let mut kill_at = self.stopped.map(|_| Instant::now() + STOP_TIMEOUT);
         loop {
             // Read the state before the output, so that nothing that was written before the end is missed.
             let state = attempt.on_blocking_thread(Attempt::state).await?;
@@ -199,7 +199,7 @@ impl AttemptTask {
             output = self.advance(output).await?;
             fault::place("looked");
             self.tell_session(&output.tail, &mut session).await;
-            let over = self.hear(&mut output.tail, &mut told).await;
+            let over = self.record_usage(&mut output.tail, &mut reported).await;
             let ending = match state {
                 AttemptState::Ended(ending) => Some(ending),
                 AttemptState::Gone if attempt.began()? => Some(vanished(self.now())),
@@ -227,13 +227,13 @@ impl AttemptTask {
                 let usage = finish.usage.clone().map(|usage| self.priced(usage));
                 return Ok(self.ended(rules, &attempt, finish, usage, &ending, &mut output.tail).await);
             }
-            let wish = *self.wishes.borrow_and_update();
-            if wish == StopRequest::Detach {
+            let stop_request = *self.stop_requests.borrow_and_update();
+            if stop_request == StopRequest::Detach {
                 return Ok(Followed::NotOurs);
             }
             // An attempt over its budget can spend more during the grace period, so its grace period is short.
             let spends = self.stopped.filter(|stopped| matches!(stopped, Reason::OverBudget(_)));
-            let mut reason = spends.or_else(|| Self::reason(wish, over));
+            let mut reason = spends.or_else(|| Self::reason(stop_request, over));
             if reason.is_none() {
                 let now = self.engine.clock.moment();
                 silence.look(attempt.last_output(), now);
@@ -241,13 +241,13 @@ impl AttemptTask {
             }
             if let Some(reason) = reason {
                 let hurry = spends.is_some()
-                    || (wish == StopRequest::CancelNow && self.stopped == Some(Reason::Asked));
+                    || (stop_request == StopRequest::CancelNow && self.stopped == Some(Reason::Asked));
                 self.stop(reason, hurry, &attempt, &mut kill_at).await;
             }
             tokio::select! {
                 () = wake.changed() => {}
-                _ = self.wishes.changed() => {}
-                () = tokio::time::sleep(LOOK), if !output.tail.is_behind() => {}
+                _ = self.stop_requests.changed() => {}
+                () = tokio::time::sleep(IDLE_POLL_EVERY), if !output.tail.is_behind() => {}
                 () = tokio::task::yield_now(), if output.tail.is_behind() => {}
             }
         }
@@ -280,7 +280,7 @@ impl AttemptTask {
                     blame_full_disk(attempt, &mut outcome).await;
                 }
                 let limit = self.limit(rules, &outcome, resets_at);
-                let silent = self.tells_in_the_end() && !matches!(outcome, Outcome::Completed { .. });
+                let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
                 Followed::Over(Settlement {
                     outcome,
                     usage,
@@ -297,11 +297,11 @@ impl AttemptTask {
     }
 
     /// Returns the usage limit for which the job has to wait, if its provider refused it for one.
-    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<Limit> {
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
         let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
         let loaded = self.engine.loaded();
         let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
-        (on_limit == OnLimit::Park).then_some(Limit { resets_at })
+        (on_limit == OnLimit::Park).then_some(UsageLimit { resets_at })
     }
 
     /// Reads the metadata that the agent left for its hooks, before the next agent can overwrite it.
@@ -309,7 +309,7 @@ impl AttemptTask {
         rules.agent.settings.hooks.as_ref()?;
         let ran_in = attempt.start().ok().map(|start| start.directory);
         let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
-        let place = metadata::Place {
+        let place = metadata::MetadataPlaces {
             file: rules.agent.settings.metadata_file.as_deref(),
             directory: &ran_in,
             workspaces: &self.engine.home.state.workspaces(),
@@ -342,11 +342,11 @@ impl AttemptTask {
     }
 
     /// Returns the reason to end the attempt now, apart from timeouts.
-    fn reason(wish: StopRequest, over: Option<Breach>) -> Option<Reason> {
-        match wish {
+    fn reason(stop_request: StopRequest, over: Option<Breach>) -> Option<Reason> {
+        match stop_request {
             StopRequest::Abandon => Some(Reason::Abandoned),
             StopRequest::Cancel | StopRequest::CancelNow => Some(Reason::Asked),
-            StopRequest::GoOn | StopRequest::Detach => over.map(Reason::OverBudget),
+            StopRequest::Continue | StopRequest::Detach => over.map(Reason::OverBudget),
         }
     }
 
@@ -365,13 +365,13 @@ impl AttemptTask {
         took.or(silent)?;
         let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
             Ok(asks) => asks,
-            Err(_) if rules.agent.needs_a_voice() => return None,
+            Err(_) if rules.agent.needs_job_channel() => return None,
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
         let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
         let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
-        let waited = waited.min(longest.max(LONGEST_STANDSTILL));
+        let waited = waited.min(longest.max(MAX_PAUSED_TIME));
         let took = took.filter(|limit| now.since(began) - waited > *limit);
         let silent = silent.filter(|limit| {
             let lately = |answered| now.wall.duration_since(answered) <= *limit;
@@ -393,8 +393,8 @@ impl AttemptTask {
     }
 
     /// Stores the runtime's session id as soon as it is known.
-    async fn tell_session(&self, tail: &Tailer, told: &mut Option<String>) {
-        let Some(session) = tail.session_id().filter(|session| told.as_deref() != Some(*session)) else {
+    async fn tell_session(&self, tail: &Tailer, reported: &mut Option<String>) {
+        let Some(session) = tail.session_id().filter(|session| reported.as_deref() != Some(*session)) else {
             return;
         };
         let session = session.to_owned();
@@ -404,7 +404,7 @@ impl AttemptTask {
             .set_session(self.job.id().clone(), self.epoch, session.clone(), self.now())
             .await
         {
-            Ok(_) => *told = Some(session),
+            Ok(_) => *reported = Some(session),
             Err(error) => warn!(job = %self.job.id(), "its session is not written yet: {error}"),
         }
     }
@@ -453,7 +453,7 @@ impl Silence {
     /// Starts the measurement. For a recovered attempt the time of the last output counts, unless the clock was set
     /// since the start of the attempt.
     fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
-        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < SMALLEST);
+        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < MIN_CLOCK_STEP);
         let since = match last_output.map(|at| now.wall.duration_since(at)) {
             Some(ago) if is_steady && !ago.is_negative() => now.plus(-ago),
             Some(_) => now,
@@ -488,12 +488,12 @@ impl Output {
 const MOST_FAILURES: u32 = 3;
 
 /// Longest wait before something that failed is tried again.
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 const FOLLOW_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(30));
 
 /// Interval between two looks at an attempt without activity.
-const LOOK: Duration = Duration::from_millis(500);
+const IDLE_POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Returns the shortage of the machine that prevented the start of the agent, if there was one.
 fn not_begun(ending: &Ending) -> Option<NotBegun> {
@@ -507,7 +507,7 @@ fn not_begun(ending: &Ending) -> Option<NotBegun> {
 
 /// So long a disk may take to say how much space it has. One that does not answer, such as that of a server that is away, is
 /// not blamed.
-const DISK_ANSWERS: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Adds to a failure that the disk of the attempt's directory or folder is full, which its agent may not say.
 async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
@@ -519,7 +519,7 @@ async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
         let directory = attempt.start().ok().map(|start| start.directory);
         shortage::full_disk(&[directory.as_deref().unwrap_or(attempt.folder()), attempt.folder()])
     });
-    if let Ok(Some(full)) = tokio::time::timeout(DISK_ANSWERS, asked).await {
+    if let Ok(Some(full)) = tokio::time::timeout(DISK_TIMEOUT, asked).await {
         error.message = format!("{}; {full}", error.message);
     }
 }

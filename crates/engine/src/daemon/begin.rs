@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cowhand_core::attempt::Settlement;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Termination};
 use cowhand_core::policy::Timeout;
-use cowhand_core::roster::{Agent, Holding};
+use cowhand_core::roster::{Agent, JobRestrictions};
 use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
@@ -17,7 +17,7 @@ use tracing::{info, warn};
 
 use super::attempt::{AttemptTask, Rules};
 use super::orphans;
-use super::workspaces::{self, Desk};
+use super::workspaces::{self, WorkDir};
 use crate::context::StopRequest;
 use cowhand_run::attempt::{Attempt, Prelude};
 use cowhand_run::launch::{self, Launch};
@@ -44,7 +44,7 @@ struct Beginning {
 
 /// Prompt of an agent that a usage limit had stopped. It does not say that the limit has ended, because a fallback may
 /// run, or a person may have ended the wait.
-const GO_ON: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
+const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
     left off, and do not repeat what is done.";
 
 impl AttemptTask {
@@ -59,7 +59,7 @@ impl AttemptTask {
             Err(error) => {
                 // The job is not at fault if the store does not answer.
                 let why = NotBegun::Shortage(format!("cannot look for its session: {error}"));
-                self.give_back(why, rules).await;
+                self.requeue(why, rules).await;
                 false
             }
         }
@@ -92,7 +92,7 @@ impl AttemptTask {
     }
 
     async fn launch_with(&mut self, rules: &Rules, beginning: Beginning) -> bool {
-        if let Holding::Gone(schedule) = rules.agent.holding(&self.job) {
+        if let JobRestrictions::Removed(schedule) = rules.agent.restrictions(&self.job) {
             let why = format!(
                 "its schedule `{schedule}` is not in the config any more, and with it what the job may not do"
             );
@@ -100,23 +100,24 @@ impl AttemptTask {
             return false;
         }
         let mut agent = rules.agent.clone();
-        let desk = match beginning.directory {
-            Some(directory) => Ok(Desk { directory, fresh: false }),
-            None => workspaces::desk(&self.engine, &self.job, &agent).await,
+        let work_dir = match beginning.directory {
+            Some(directory) => Ok(WorkDir { directory, fresh: false }),
+            None => workspaces::work_dir(&self.engine, &self.job, &agent).await,
         };
-        let desk = match desk {
-            Ok(desk) => desk,
+        let work_dir = match work_dir {
+            Ok(work_dir) => work_dir,
             Err(why) => {
                 self.not_started(why, rules).await;
                 return false;
             }
         };
         fault::place("workspace-made");
-        agent.directory.clone_from(&desk.directory);
+        agent.directory.clone_from(&work_dir.directory);
         agent.settings.budget = self.allowance().await;
-        let launch =
-            shown_to_all(&agent, &rules.redactor).map_or_else(|| self.plan(&agent, &beginning.session), Err);
-        let launch = match launch.and_then(|launch| self.enclosed(&agent, &rules.agent.directory, launch)) {
+        let launch = shown_to_all(&agent, &rules.redactor)
+            .map_or_else(|| self.launch_spec(&agent, &beginning.session), Err);
+        let launch = match launch.and_then(|launch| self.with_sandbox(&agent, &rules.agent.directory, launch))
+        {
             Ok(launch) => launch.ready().await,
             refused => refused,
         };
@@ -132,7 +133,7 @@ impl AttemptTask {
             self.not_started(format!("its private files cannot be written: {error}"), rules).await;
             return false;
         }
-        if desk.fresh && !self.set_up(&agent, &launch, rules).await {
+        if work_dir.fresh && !self.set_up(&agent, &launch, rules).await {
             return false;
         }
         let mut notes = beginning.notes;
@@ -149,17 +150,17 @@ impl AttemptTask {
                 SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
             },
         };
-        let prompt = if beginning.goes_on { Some(GO_ON) } else { self.job.prompt() };
+        let prompt = if beginning.goes_on { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
         self.start_keeper(&agent, &launch, &prelude, prompt.unwrap_or_default(), rules).await
     }
 
-    fn plan(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, String> {
+    fn launch_spec(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, String> {
         let own = launch::own_environment();
         let loaded = self.engine.loaded();
-        let agent = self.with_voice(agent)?;
+        let agent = self.with_job_channel(agent)?;
         let mut launch =
             Launch::of(&agent, &self.job, session, own, &loaded.variables, &self.attempt().private())?;
-        launch.environment.extend(self.voice()?);
+        launch.environment.extend(self.channel_env()?);
         Ok(launch)
     }
 
@@ -216,7 +217,7 @@ impl AttemptTask {
             closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
         };
         if let Some(why) = why {
-            return self.give_back(NotBegun::Shortage(why), rules).await;
+            return self.requeue(NotBegun::Shortage(why), rules).await;
         }
         self.start_failed(message, rules).await;
     }
@@ -282,9 +283,9 @@ impl AttemptTask {
         let done = loop {
             tokio::select! {
                 done = &mut running => break done,
-                _ = self.wishes.changed() => {}
+                _ = self.stop_requests.changed() => {}
             }
-            if *self.wishes.borrow_and_update() != StopRequest::GoOn {
+            if *self.stop_requests.borrow_and_update() != StopRequest::Continue {
                 stop.store(true, Ordering::Relaxed);
                 break running.await;
             }
@@ -304,9 +305,9 @@ impl AttemptTask {
         if let Err(error) = self.attempt().forget_private() {
             warn!(job = %self.job.id(), "its private files are still there: {error}");
         }
-        let wish = *self.wishes.borrow();
-        match wish {
-            StopRequest::GoOn | StopRequest::Detach => self.give_back(NotBegun::Interrupted, rules).await,
+        let stop_request = *self.stop_requests.borrow();
+        match stop_request {
+            StopRequest::Continue | StopRequest::Detach => self.requeue(NotBegun::Interrupted, rules).await,
             StopRequest::Cancel | StopRequest::CancelNow => {
                 self.settle(Outcome::Cancelled { how: Termination::NotStarted }, rules).await;
             }
@@ -410,7 +411,8 @@ impl AttemptTask {
         let mut said = Vec::new();
         let stderr = File::open(attempt.stderr());
         // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
-        if let Err(error) = stderr.and_then(|stderr| stderr.take(MISSING_SAYS).read_to_end(&mut said)) {
+        if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut said))
+        {
             warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
         }
         description::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
@@ -442,7 +444,7 @@ impl AttemptTask {
 }
 
 /// Number of bytes of stderr that are searched for the message about a missing session.
-const MISSING_SAYS: u64 = 16 << 10;
+const MAX_STDERR_SEARCHED: u64 = 16 << 10;
 
 fn fresh(stored: &StoredSession, why: &str) -> Beginning {
     let note = format!(

@@ -16,11 +16,11 @@ use cowhand_store::LAST_WAIT;
 use cowhand_system::panic;
 
 /// How long it may take to write down why jobs end.
-const SAYING: Duration = Duration::from_secs(2);
-const LAST_WORDS: Duration = Duration::from_secs(10);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 /// A store that has been silent for so long is worth a line in the log.
-const SILENT: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(200);
+const SILENT_STORE_WARNING_AFTER: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// Bounds how long the store is waited for as soon as the daemon has no more jobs to wait for, whatever it does at that
 /// moment, and says so while it is waited for.
@@ -34,11 +34,11 @@ pub(super) async fn hurry(engine: Arc<Engine>, mut way: watch::Receiver<Lifecycl
         _ => false,
     };
     while drains() {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
     engine.store.hurry();
-    while engine.store.silence().is_none_or(|silence| silence < SILENT) {
-        tokio::time::sleep(LOOK).await;
+    while engine.store.silence().is_none_or(|silence| silence < SILENT_STORE_WARNING_AFTER) {
+        tokio::time::sleep(POLL_EVERY).await;
     }
     let seconds = LAST_WAIT.as_secs();
     warn!(
@@ -51,8 +51,8 @@ impl Daemon {
     /// Sources hear what the end of the daemon made of their items, and hooks run, if they are quick; the rest is for the
     /// next start. A hook that is a process goes on under its keeper, for as long as it may.
     async fn deliver_outbox(&mut self) {
-        let owed = async {
-            self.engine.owed.notify_one();
+        let outbox = async {
+            self.engine.outbox.notify_one();
             while matches!(self.engine.store.has_due_outbox_entry(self.engine.clock.now()).await, Ok(true)) {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -64,19 +64,21 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let (owed, hooks) =
-            tokio::join!(tokio::time::timeout(LAST_WORDS, owed), tokio::time::timeout(LAST_WORDS, hooks));
-        if owed.is_err() {
+        let (outbox, hooks) = tokio::join!(
+            tokio::time::timeout(FINISH_TIMEOUT, outbox),
+            tokio::time::timeout(FINISH_TIMEOUT, hooks)
+        );
+        if outbox.is_err() {
             warn!("a work source could not be told everything; it will be at the next start");
         }
         if hooks.is_err() {
             warn!("not all hooks have come to their end; they are seen to at the next start");
         }
-        self.errands.shutdown().await;
+        self.background.shutdown().await;
     }
 
     /// Writes down of each running job that the end of the daemon ends it. A store that does not answer holds up nothing.
-    async fn say_why_they_end(&self) {
+    async fn record_cancel_reason(&self) {
         let (store, now) = (&self.engine.store, self.engine.clock.now());
         let say = async {
             for (job, _) in self.engine.held() {
@@ -86,7 +88,7 @@ impl Daemon {
                 }
             }
         };
-        if tokio::time::timeout(SAYING, say).await.is_err() {
+        if tokio::time::timeout(RECORD_TIMEOUT, say).await.is_err() {
             warn!("the store does not answer; why jobs are cancelled is not written");
         }
     }
@@ -96,26 +98,26 @@ impl Daemon {
         self.pruning.stop();
         self.engine.ending.store(true, Ordering::Relaxed);
         let keep_agents = *way.borrow_and_update() == Lifecycle::Leaving;
-        let wish = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
+        let stop_request = if keep_agents { StopRequest::Detach } else { StopRequest::Cancel };
         if !keep_agents {
-            self.say_why_they_end().await;
+            self.record_cancel_reason().await;
         }
         for (job, _) in self.engine.held() {
-            self.engine.wish(&job, wish);
+            self.engine.request_stop(&job, stop_request);
         }
         while !self.tasks.is_empty() {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
                 _ = way.changed(), if !keep_agents => {
                     for (job, _) in self.engine.held() {
-                        self.engine.wish(&job, StopRequest::CancelNow);
+                        self.engine.request_stop(&job, StopRequest::CancelNow);
                     }
                 }
             }
         }
-        if self.engine.is_homeless() {
+        if self.engine.is_state_folder_lost() {
             // What lies in its place may be another daemon's.
-            self.errands.shutdown().await;
+            self.background.shutdown().await;
         } else {
             self.deliver_outbox().await;
             self.write_views().await;

@@ -8,44 +8,48 @@ use cowhand_core::job::Closing;
 use cowhand_core::work::{ClaimResult, WorkItem};
 use tracing::{info, warn};
 
-use super::prepare::{CLAIMING, Errand, Order};
+use super::prepare::{PreparedFiring, Preparer, UNFINISHED_CLAIM_TIMEOUT};
 use cowhand_store::Taken;
 use cowhand_system::fault;
 use cowhand_work::{Claimant, Claimer, ExpiredClaim, WorkSource};
 
-impl Errand<'_> {
+impl Preparer<'_> {
     /// Puts back items with expired claims. An error is only logged: the next look finds the items again.
-    pub(super) async fn put_back_expired(&self, order: &Order<'_>, source: &dyn WorkSource) {
-        if let Err(error) = self.look_for_expired(order, source).await {
-            warn!(agent = %order.agent.name, "cannot look for claims that ran out: {error:#}");
+    pub(super) async fn put_back_expired(&self, firing: &PreparedFiring<'_>, source: &dyn WorkSource) {
+        if let Err(error) = self.look_for_expired(firing, source).await {
+            warn!(agent = %firing.agent.name, "cannot look for claims that ran out: {error:#}");
         }
     }
 
-    async fn look_for_expired(&self, order: &Order<'_>, source: &dyn WorkSource) -> anyhow::Result<()> {
+    async fn look_for_expired(
+        &self,
+        firing: &PreparedFiring<'_>,
+        source: &dyn WorkSource,
+    ) -> anyhow::Result<()> {
         for lapsed in source.expired_claims().await? {
-            self.put_back(order, source, lapsed).await?;
+            self.put_back(firing, source, lapsed).await?;
         }
         Ok(())
     }
 
     async fn put_back(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
         lapsed: ExpiredClaim,
     ) -> anyhow::Result<()> {
         let (engine, now, ExpiredClaim { item, left_by, claimer }) = (self.engine, self.now(), lapsed);
         let id = item.id.clone();
-        if self.tells_again(order, &item, claimer).await? {
+        if self.report_again(firing, &item, claimer).await? {
             return Ok(());
         }
-        let Some(mut taking) = self.taking(order, item)? else { return Ok(()) };
+        let Some(mut taking) = self.taking(firing, item)? else { return Ok(()) };
         // The other fleet took the item from its queue, so a person must have offered it again after it was given up.
         taking.unless.given_up = false;
         // If the item has a row, the claim is this fleet's own: the daemon was away for too long, and the job may still run.
         let Taken::Ours(holder) = engine.store.take_item(taking, None, now).await? else { return Ok(()) };
         let holder = holder.to_string();
-        let until = now.checked_add(CLAIMING)?;
+        let until = now.checked_add(UNFINISHED_CLAIM_TIMEOUT)?;
         let by = Claimant { fleet: engine.store.fleet_id().await?, holder: holder.clone(), until };
         let closing = match source.claim_work(&id, &by).await {
             Ok(ClaimResult::Refused { .. }) => return Ok(engine.store.leave_item(holder).await?),
@@ -60,15 +64,15 @@ impl Errand<'_> {
         };
         fault::place("lapsed_taken_over");
         engine.store.close_item(holder, closing, now).await?;
-        engine.owed.notify_one();
+        engine.outbox.notify_one();
         Ok(())
     }
 
     /// Reports the result of an ended job of this fleet again, if its source still shows the item as claimed by that
     /// job, so that the work is not done a second time. Returns false if the job has no valid result.
-    pub(super) async fn tells_again(
+    pub(super) async fn report_again(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         item: &WorkItem,
         claimer: Option<Claimer>,
     ) -> anyhow::Result<bool> {
@@ -85,15 +89,15 @@ impl Errand<'_> {
             .iter()
             .any(|held| held.holder == claimer.holder && held.item.id != item.id)
         {
-            engine.noticed.see(claimer.holder, self.now());
-            engine.owed.notify_one();
+            engine.undelivered.see(claimer.holder, self.now());
+            engine.outbox.notify_one();
             return Ok(true);
         }
-        let Some(taking) = self.taking(order, item.clone())? else { return Ok(false) };
+        let Some(taking) = self.taking(firing, item.clone())? else { return Ok(false) };
         let is_owed = engine.store.report_again(taking, job.clone(), self.now()).await?;
         if is_owed {
             info!(item = %item.id, %job, "still claimed by a job that has ended; its source is told the result");
-            engine.owed.notify_one();
+            engine.outbox.notify_one();
         }
         Ok(is_owed)
     }

@@ -14,13 +14,13 @@ use crate::lifecycle::Lifecycle;
 use crate::state::modes::Modes;
 
 /// Time between two checks.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
 /// Waits until the folder is missing in two checks in a row, so that a folder that is put back at once does not count.
 pub(super) async fn gone(engine: Arc<Engine>) {
     let (mut missed, mut modes) = (false, Modes::default());
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_EVERY).await;
         modes.look(&engine.home.state);
         let is_ours = engine.home.is_ours();
         if missed && !is_ours {
@@ -34,6 +34,6 @@ pub(super) async fn gone(engine: Arc<Engine>) {
 pub(super) fn give_up(engine: &Engine, course: &watch::Sender<Lifecycle>) {
     let place = engine.home.state.path().display().to_string();
     error!("{}", FleetError::HomeGone { place });
-    engine.homeless.store(true, Ordering::Relaxed);
+    engine.state_folder_lost.store(true, Ordering::Relaxed);
     course.send_replace(Lifecycle::Cancelling { overdue: 0 });
 }

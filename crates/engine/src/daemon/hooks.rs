@@ -19,20 +19,20 @@ use cowhand_system::fault;
 use cowhand_system::panic::{self, caught};
 
 /// Time for which the lease of a hook run is valid without a renewal, and the interval of the renewals.
-const LEASE: SignedDuration = SignedDuration::from_mins(2);
-const RENEWAL: Duration = Duration::from_secs(30);
+const HOOK_LEASE: SignedDuration = SignedDuration::from_mins(2);
+const HOOK_RENEWAL: Duration = Duration::from_secs(30);
 /// Number of hooks that run at the same time, each of another job.
-const AT_ONCE: usize = 16;
+const PARALLEL_HOOKS: usize = 16;
 /// Longest and shortest time between two looks, unless something wakes the loop.
-const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(1);
-const SHORTEST_WAIT: SignedDuration = SignedDuration::from_secs(1);
-const AFTER_TROUBLE: SignedDuration = SignedDuration::from_secs(5);
+const MAX_POLL_WAIT: SignedDuration = SignedDuration::from_mins(1);
+const MIN_POLL_WAIT: SignedDuration = SignedDuration::from_secs(1);
+const HOOK_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(5);
 /// Number of attempts to write the end of a hook run; after that, the next node that takes the run writes it.
-const WRITES: u32 = 10;
+const MAX_WRITES: u32 = 10;
 const WRITE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_millis(200), SignedDuration::from_secs(10));
 /// Number of tries for a hook that panics each time.
-const MOST_TRIES: u32 = 5;
+const MAX_PANICKED_TRIES: u32 = 5;
 const HOOK_BACKOFF: Backoff =
     Backoff::quadrupling(SignedDuration::from_secs(1), SignedDuration::from_secs(256));
 
@@ -50,7 +50,7 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
             Ok(wake_at) => wake_at,
             Err(error) => {
                 warn!("cannot see which hooks are to run: {error}");
-                in_future(&engine, AFTER_TROUBLE)
+                in_future(&engine, HOOK_RETRY_AFTER)
             }
         };
         tokio::select! {
@@ -63,84 +63,84 @@ pub(super) async fn run_hooks(engine: Arc<Engine>) {
 
 /// Starts the hooks that are due, and returns the time of the next look.
 async fn begin_due(engine: &Arc<Engine>, running: &mut JoinSet<()>) -> Result<Timestamp, StoreError> {
-    while running.len() < AT_ONCE {
-        let lease = in_future(engine, LEASE);
+    while running.len() < PARALLEL_HOOKS {
+        let lease = in_future(engine, HOOK_LEASE);
         let taken = engine.store.take_hook(engine.home.node.clone(), lease, engine.clock.now()).await?;
-        let Some(owed) = taken else {
+        let Some(taken) = taken else {
             let next = engine.store.next_hook_time().await?.unwrap_or(Timestamp::MAX);
-            return Ok(next.clamp(in_future(engine, SHORTEST_WAIT), in_future(engine, LONGEST_WAIT)));
+            return Ok(next.clamp(in_future(engine, MIN_POLL_WAIT), in_future(engine, MAX_POLL_WAIT)));
         };
         fault::place("hook_taken");
-        running.spawn(supervise(Arc::clone(engine), owed));
+        running.spawn(supervise(Arc::clone(engine), taken));
     }
     // The end of a hook wakes the loop.
-    Ok(in_future(engine, LONGEST_WAIT))
+    Ok(in_future(engine, MAX_POLL_WAIT))
 }
 
 /// Runs a hook. After a panic it is tried again later, a limited number of times. A hook command has a keeper, so it is
 /// not started twice.
-async fn supervise(engine: Arc<Engine>, owed: TakenHook) {
-    let Err(panicked) = caught(see_to(&engine, &owed)).await else { return };
-    error!(job = %owed.job, "its {} {panicked}", owed.run.label());
-    if owed.run.tries < MOST_TRIES {
-        return renew(&engine, &owed, AFTER_TROUBLE).await;
+async fn supervise(engine: Arc<Engine>, taken: TakenHook) {
+    let Err(panicked) = caught(see_to(&engine, &taken)).await else { return };
+    error!(job = %taken.job, "its {} {panicked}", taken.run.label());
+    if taken.run.tries < MAX_PANICKED_TRIES {
+        return renew(&engine, &taken, HOOK_RETRY_AFTER).await;
     }
-    settle(&engine, &owed, Tried::failed(panicked.to_string())).await;
+    settle(&engine, &taken, Tried::failed(panicked.to_string())).await;
 }
 
-async fn see_to(engine: &Arc<Engine>, owed: &TakenHook) {
-    match engine.store.job(owed.job.clone()).await {
+async fn see_to(engine: &Arc<Engine>, taken: &TakenHook) {
+    match engine.store.job(taken.job.clone()).await {
         Ok(Some(job)) => {
-            let mut run = std::pin::pin!(hook::run(engine, &job, owed));
+            let mut run = std::pin::pin!(hook::run(engine, &job, taken));
             let tried = loop {
                 tokio::select! {
                     tried = &mut run => break tried,
-                    () = tokio::time::sleep(RENEWAL) => renew(engine, owed, LEASE).await,
+                    () = tokio::time::sleep(HOOK_RENEWAL) => renew(engine, taken, HOOK_LEASE).await,
                 }
             };
             fault::place("hook_ended");
-            settle(engine, owed, tried).await;
+            settle(engine, taken, tried).await;
         }
         // Somebody removed the job, and its hooks with it.
         Ok(None) => {}
-        Err(error) => warn!(job = %owed.job, "its hooks have to wait: {error}"),
+        Err(error) => warn!(job = %taken.job, "its hooks have to wait: {error}"),
     }
 }
 
-async fn renew(engine: &Engine, owed: &TakenHook, time: SignedDuration) {
-    match engine.store.renew_hook(owed, in_future(engine, time)).await {
+async fn renew(engine: &Engine, taken: &TakenHook, time: SignedDuration) {
+    match engine.store.renew_hook(taken, in_future(engine, time)).await {
         Ok(true) => {}
-        Ok(false) => warn!(job = %owed.job, "its {} is somebody else's by now", owed.run.label()),
+        Ok(false) => warn!(job = %taken.job, "its {} is somebody else's by now", taken.run.label()),
         Err(error) => {
-            warn!(job = %owed.job, "its {} takes longer, which is not written: {error}", owed.run.label());
+            warn!(job = %taken.job, "its {} takes longer, which is not written: {error}", taken.run.label());
         }
     }
 }
 
-async fn settle(engine: &Arc<Engine>, owed: &TakenHook, tried: Tried) {
-    for failures in 1..=WRITES {
-        match write(engine, owed, &tried).await {
+async fn settle(engine: &Arc<Engine>, taken: &TakenHook, tried: Tried) {
+    for failures in 1..=MAX_WRITES {
+        match write(engine, taken, &tried).await {
             Ok(()) => {
                 fault::place("hook_settled");
-                forget_folder(&Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number));
+                forget_folder(&Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number));
                 return;
             }
             Err(error) => {
-                warn!(job = %owed.job, "the end of its {} is not written yet: {error}", owed.run.label());
+                warn!(job = %taken.job, "the end of its {} is not written yet: {error}", taken.run.label());
             }
         }
         tokio::time::sleep(WRITE_BACKOFF.pause_after(failures)).await;
     }
 }
 
-async fn write(engine: &Engine, owed: &TakenHook, tried: &Tried) -> Result<(), StoreError> {
-    let (job, label) = (&owed.job, owed.run.label());
+async fn write(engine: &Engine, taken: &TakenHook, tried: &Tried) -> Result<(), StoreError> {
+    let (job, label) = (&taken.job, taken.run.label());
     let (end, said) = match tried {
-        Tried::Again { reason, asked, tries, .. } if owed.run.tries < *tries => {
+        Tried::Again { reason, asked, tries, .. } if taken.run.tries < *tries => {
             let asked = asked.and_then(|asked| SignedDuration::try_from(asked).ok());
-            let again = in_future(engine, asked.unwrap_or_else(|| HOOK_BACKOFF.after(owed.run.tries)));
+            let again = in_future(engine, asked.unwrap_or_else(|| HOOK_BACKOFF.after(taken.run.tries)));
             warn!(%job, "its {label} is tried again at {again}: {reason}");
-            return engine.store.postpone_hook(owed, reason.clone(), again).await;
+            return engine.store.postpone_hook(taken, reason.clone(), again).await;
         }
         Tried::Again { reason, said, tries, .. } => {
             let times = if *tries == 1 { "time" } else { "times" };
@@ -155,15 +155,15 @@ async fn write(engine: &Engine, owed: &TakenHook, tried: &Tried) -> Result<(), S
         HookEnd::Completed { .. } => info!(%job, "its {label} is done"),
         HookEnd::Skipped { reason } => info!(%job, "its {label} is skipped: {reason}"),
     }
-    let ends_the_rest = ends_the_rest(engine, owed);
-    engine.store.end_hook(owed.clone(), end, said, ends_the_rest, engine.clock.now()).await
+    let ends_the_rest = ends_the_rest(engine, taken);
+    engine.store.end_hook(taken.clone(), end, said, ends_the_rest, engine.clock.now()).await
 }
 
 /// Returns whether a failure of this hook ends the remaining ones (`continue_on_error: false`).
-fn ends_the_rest(engine: &Engine, owed: &TakenHook) -> bool {
+fn ends_the_rest(engine: &Engine, taken: &TakenHook) -> bool {
     let loaded = engine.loaded();
-    let agent = loaded.roster.agent(&owed.agent);
-    let hook = agent.and_then(|agent| HookOutline::find(&agent.settings, &owed.run));
+    let agent = loaded.roster.agent(&taken.agent);
+    let hook = agent.and_then(|agent| HookOutline::find(&agent.settings, &taken.run));
     hook.is_some_and(|hook| hook.continue_on_error == Some(false))
 }
 

@@ -21,7 +21,7 @@ impl AttemptTask {
 
     /// Returns the variables of the job channel. If they cannot be provided, the attempt is not started, because the
     /// agent would be denied everything that it asks for.
-    pub(super) fn voice(&self) -> Result<[(String, String); 2], String> {
+    pub(super) fn channel_env(&self) -> Result<[(String, String); 2], String> {
         let socket = state::job_socket(&self.engine.home.state).map_err(|error| {
             let folder = self.engine.home.state.path().display();
             format!("its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {folder}: {error}")
@@ -33,8 +33,8 @@ impl AttemptTask {
     }
 
     /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have it.
-    pub(super) fn talk(&self, agent: &Agent, kind: SandboxKind) -> Result<Option<PathBuf>, String> {
-        if kind == SandboxKind::None || !agent.needs_a_voice() {
+    pub(super) fn channel_folder(&self, agent: &Agent, kind: SandboxKind) -> Result<Option<PathBuf>, String> {
+        if kind == SandboxKind::None || !agent.needs_job_channel() {
             return Ok(None);
         }
         if kind != SandboxKind::Bubblewrap {
@@ -47,10 +47,10 @@ impl AttemptTask {
     }
 
     /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's schedule.
-    pub(super) fn with_voice(&self, agent: &Agent) -> Result<Agent, String> {
+    pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, String> {
         let mut agent = agent.clone();
         let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
-        if !agent.needs_a_voice() {
+        if !agent.needs_job_channel() {
             return Ok(agent);
         }
         if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
@@ -59,7 +59,7 @@ impl AttemptTask {
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
             agent.settings.allowed_tools.get_or_insert_default().extend(tools);
         }
-        let schedule = agent.holding(&self.job).schedule();
+        let schedule = agent.restrictions(&self.job).schedule();
         if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {
             let own = agent.settings.permissions.get_or_insert_default();
             let Permissions { ask, deny, .. } = more;
@@ -67,7 +67,7 @@ impl AttemptTask {
                 rules.get_or_insert_default().extend(more.into_iter().flatten());
             }
         }
-        let server = own_server(&self.engine.program, self.voice()?, agent.settings.ask_timeout);
+        let server = own_server(&self.engine.program, self.channel_env()?, agent.settings.ask_timeout);
         agent.settings.mcp_servers.insert(OWN_SERVER.to_owned(), server);
         Ok(agent)
     }
@@ -75,18 +75,22 @@ impl AttemptTask {
 
 /// Describes the MCP server of the job channel. Its timeout is longer than an answer may take, because programs give up
 /// on a tool after a minute or less unless they are configured otherwise.
-fn own_server(program: &Path, voice: [(String, String); 2], ask_timeout: Option<Interval>) -> McpServer {
-    let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + MARGIN;
+fn own_server(
+    program: &Path,
+    channel_env: [(String, String); 2],
+    ask_timeout: Option<Interval>,
+) -> McpServer {
+    let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + ASK_TIMEOUT_MARGIN;
     McpServer {
         command: Some(program.display().to_string()),
         args: Some(vec!["mcp".to_owned(), "--job".to_owned()]),
-        env: Some(voice.into_iter().collect()),
+        env: Some(channel_env.into_iter().collect()),
         timeout: u64::try_from(patience.as_millis()).ok(),
         ..McpServer::default()
     }
 }
 
-const MARGIN: Duration = Duration::from_mins(10);
+const ASK_TIMEOUT_MARGIN: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {
@@ -94,10 +98,10 @@ mod tests {
 
     #[test]
     fn whoever_asks_waits_longer_than_an_answer_may_take() {
-        let voice =
+        let channel_env =
             || [(TOKEN_VARIABLE.to_owned(), "t".to_owned()), (SOCKET_VARIABLE.to_owned(), "s".to_owned())];
         let timeout = |asked: Option<&str>| {
-            own_server(Path::new("cowhand"), voice(), asked.map(|text| text.parse().unwrap())).timeout
+            own_server(Path::new("cowhand"), channel_env(), asked.map(|text| text.parse().unwrap())).timeout
         };
         assert_eq!(timeout(None), Some(70 * 60 * 1000));
         assert_eq!(timeout(Some("2d")), Some((2 * 24 * 60 + 10) * 60 * 1000));

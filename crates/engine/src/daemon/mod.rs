@@ -50,7 +50,7 @@ use tracing::{error, warn};
 
 use crate::backup;
 use crate::config;
-use crate::context::{Engine, HEARTBEAT, Home, LEASE, StopRequest};
+use crate::context::{Engine, HEARTBEAT, Home, JOB_LEASE, StopRequest};
 use crate::error::FleetError;
 use crate::herdctl::Import;
 use crate::job_token::JobKey;
@@ -76,7 +76,7 @@ pub struct Daemon {
     engine: Arc<Engine>,
     tasks: JoinSet<()>,
     /// Tasks that can be stopped and started again at any time: the outbox, the preparation of firings, hooks, sweeps.
-    errands: JoinSet<()>,
+    background: JoinSet<()>,
     heartbeat_at: Moment,
     /// Periods in which a due time could be fired.
     uptime: Uptime,
@@ -124,18 +124,19 @@ impl Daemon {
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
         let views = Views::new(engine.home.state.clone(), heartbeat_at.wall);
-        let (tasks, mut errands, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
+        let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
-        errands.spawn(panic::again_and_again("paying what is owed to work sources", move || {
+        background.spawn(panic::again_and_again("paying what is owed to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&debts))
         }));
-        errands.spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
+        background
+            .spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let swept_at = None;
         let mut daemon = Self {
             engine,
             tasks,
-            errands,
+            background,
             heartbeat_at,
             uptime,
             presence,
@@ -175,7 +176,7 @@ impl Daemon {
                         self.give_up_waiting(course);
                         break;
                     }
-                    Some(self.engine.clock.now() + LOOK)
+                    Some(self.engine.clock.now() + DRAIN_POLL_EVERY)
                 }
                 _ => break,
             };
@@ -192,9 +193,9 @@ impl Daemon {
                 () = self.engine.clock.wait_until(wake_at) => {}
                 () = self.engine.nudge.notified() => {}
                 _ = way.changed() => {}
-                () = &mut gone, if !self.engine.is_homeless() => home::give_up(&self.engine, course),
+                () = &mut gone, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, course),
                 Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
-                Some(ended) = self.errands.join_next() => panic::tell("an errand", ended),
+                Some(ended) = self.background.join_next() => panic::tell("an errand", ended),
             }
         }
         self.end(way).await;
@@ -223,24 +224,30 @@ impl Daemon {
         let (engine, tasks) = (&self.engine, &mut self.tasks);
         let mut begin = |job, epoch| begin(engine, tasks, job, epoch, None);
         let (node, holds) = (&engine.home.node, |job: &JobId| engine.holds(job));
-        let at_once = AtOnce { node, lease: LEASE, expect: &expect, holds: &holds, begin: &mut begin };
+        let at_once = AtOnce {
+            node,
+            lease: JOB_LEASE,
+            prewarm_cgroup: &prewarm_cgroup,
+            holds: &holds,
+            begin: &mut begin,
+        };
         let tick = match tick::tick(&engine.store, &loaded.roster, now, &self.uptime, Some(at_once)).await {
             Ok(tick) => tick,
             Err(error) => {
                 error!("cannot plan: {error}");
-                return Some(now + RETRY);
+                return Some(now + PLAN_RETRY_AFTER);
             }
         };
         self.engine.count_check(now, tick.fired);
         for job in tick.stop {
-            self.engine.wish(&job, StopRequest::Cancel);
+            self.engine.request_stop(&job, StopRequest::Cancel);
         }
         let mut schedules: Vec<ScheduleId> = tick.prepare.into_iter().map(|(schedule, _)| schedule).collect();
         schedules.dedup();
         for schedule in schedules {
             if let Some(more) = self.engine.prepare(schedule) {
                 let engine = Arc::clone(&self.engine);
-                self.errands.spawn(preparing::prepare_in_order(engine, schedule, more));
+                self.background.spawn(preparing::prepare_in_order(engine, schedule, more));
             }
         }
         for start in tick.start {
@@ -250,7 +257,7 @@ impl Daemon {
             }
             if let Err(error) = self.start(start, now).await {
                 error!("cannot start a job: {error}");
-                return Some(now + RETRY);
+                return Some(now + PLAN_RETRY_AFTER);
             }
         }
         tick.wake_at
@@ -258,19 +265,19 @@ impl Daemon {
 
     async fn start(&mut self, start: Startable, now: Timestamp) -> Result<(), StoreError> {
         let Startable { job, agent, max_concurrent, session_key, fallback } = start;
-        expect();
+        prewarm_cgroup();
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(&agent);
         let limits = agent.and_then(|agent| SpendLimits::of(&loaded.roster, agent, now));
         let other = agent.zip(fallback).and_then(|(agent, number)| agent.fallback(number));
         let slot = other.as_ref().or(agent).and_then(|agent| loaded.roster.slot(agent));
         let node = self.engine.home.node.clone();
-        let starter = Starter { node, lease: LEASE, max_concurrent, session_key, limits, slot };
+        let starter = Starter { node, lease: JOB_LEASE, max_concurrent, session_key, limits, slot };
         let claim = self.engine.store.claim_in_turn(job, starter, now).await?;
         match claim {
             Claim::Claimed { job, epoch } => begin(&self.engine, &mut self.tasks, job, epoch, fallback),
             // The outbox renews the claim of the item, or finds that it is lost.
-            Claim::ItemExpired => self.engine.owed.notify_one(),
+            Claim::ItemExpired => self.engine.outbox.notify_one(),
             Claim::Taken
             | Claim::AtCapacity
             | Claim::SessionBusy
@@ -289,7 +296,7 @@ impl Daemon {
         // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
         // one settles the job. A job without an attempt task here is not renewed, whatever the reason, so its lease expires.
         let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
-        match self.engine.store.renew(node, jobs, LEASE, now.wall).await {
+        match self.engine.store.renew(node, jobs, JOB_LEASE, now.wall).await {
             Ok(ours) => {
                 fault::place("renewed");
                 let lost = |(job, epoch): &(JobId, i64)| {
@@ -302,7 +309,7 @@ impl Daemon {
             }
             Err(error) => {
                 warn!("cannot renew the leases: {error}");
-                self.heartbeat_at = now.plus(RETRY);
+                self.heartbeat_at = now.plus(PLAN_RETRY_AFTER);
             }
         }
     }
@@ -316,7 +323,7 @@ impl Daemon {
         self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
         let removed = self.views.take_removed();
         if !removed.is_empty() {
-            self.errands.spawn(workspaces::jobs_removed(Arc::clone(&self.engine), removed));
+            self.background.spawn(workspaces::jobs_removed(Arc::clone(&self.engine), removed));
         }
         fault::place("viewed");
     }
@@ -330,7 +337,7 @@ impl Daemon {
 }
 
 /// Starts the wait that the kernel needs before a change of cgroup, because a keeper will be started soon.
-fn expect() {
+fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
 }
@@ -338,18 +345,19 @@ fn expect() {
 /// Spawns the attempt task of a job that has just been claimed.
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
     fault::place("claimed");
-    if let Some(wishes) = engine.begin(&job, epoch) {
-        let task = AttemptTask { engine: Arc::clone(engine), job, epoch, wishes, fallback, stopped: None };
+    if let Some(stop_requests) = engine.begin(&job, epoch) {
+        let task =
+            AttemptTask { engine: Arc::clone(engine), job, epoch, stop_requests, fallback, stopped: None };
         tasks.spawn(task.supervise(true));
     }
 }
 
 /// Time between two looks while the daemon drains, and time before a failed plan is tried again.
-const LOOK: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
-const RETRY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
+const DRAIN_POLL_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
+const PLAN_RETRY_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
 /// Loads a fleet's files with its `.env`, or returns all errors as one report.
-pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
+pub fn load(file: &std::path::Path) -> Result<ConfigContents, FleetError> {
     let config::FromDisk { loaded, variables, notes, files, .. } = config::load(file);
     for note in notes {
         warn!("{note}");
@@ -362,12 +370,12 @@ pub fn load(file: &std::path::Path) -> Result<Contents, FleetError> {
     for warning in report::warnings(&loaded, base) {
         warn!("{warning}");
     }
-    Ok(Contents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
+    Ok(ConfigContents { roster: loaded.roster, variables, shown: Some(loaded.shown), files })
 }
 
 /// The contents of a fleet's config.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub struct ConfigContents {
     pub roster: Roster,
     /// Variables of the `.env`.
     pub variables: HashMap<String, String>,

@@ -10,7 +10,7 @@ use cowhand_core::id::JobId;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::stop::OBEDIENCE;
+use super::stop::STOP_TIMEOUT;
 use super::unwritten::is_unwritten;
 use crate::context::Engine;
 use crate::error::FleetError;
@@ -21,9 +21,9 @@ use cowhand_run::supervision::{AttemptState, StopOutcome};
 use cowhand_system::remove::is_missing;
 
 /// Time between two checks of an attempt that is being ended.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Time in which killed processes have to disappear.
-const LAST_LOOKS: Duration = Duration::from_secs(15);
+const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have ended.
 #[derive(Debug)]
@@ -42,14 +42,14 @@ pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
         let with_folder = with_folder(&state, &running, current)?;
         Ok::<_, io::Error>((with_folder, without_folder(&state, &running, current)))
     });
-    let (mut found, homeless) = match found.await.map_err(io::Error::other).flatten() {
+    let (mut found, without_folder) = match found.await.map_err(io::Error::other).flatten() {
         Ok(found) => found,
         Err(error) => {
             error!("cannot look for attempts that are no longer ours: {error}; a restart looks again");
             return Vec::new();
         }
     };
-    for (attempt, job, number) in homeless {
+    for (attempt, job, number) in without_folder {
         if is_of_this_node(engine, &job, number).await {
             found.push((attempt, job));
         }
@@ -113,12 +113,12 @@ fn without_folder(
     is_current: impl Fn(&JobId, u32) -> bool,
 ) -> Vec<(Attempt, JobId, u32)> {
     let attempts = running.iter().filter_map(|name| Attempt::at(&state.attempts().join(name)).ok());
-    let homeless = attempts.filter(|attempt| is_missing(attempt.folder()));
-    let homeless = homeless.filter_map(|attempt| {
+    let without_folder = attempts.filter(|attempt| is_missing(attempt.folder()));
+    let without_folder = without_folder.filter_map(|attempt| {
         let (job, number) = attempt.of_job()?;
         (!is_current(&job, number)).then_some((attempt, job, number))
     });
-    homeless.collect()
+    without_folder.collect()
 }
 
 async fn is_of_this_node(engine: &Engine, job: &JobId, number: u32) -> bool {
@@ -160,8 +160,8 @@ impl Drop for Orphan {
 
 /// Ends an attempt, and returns whether no process of it is left.
 pub(super) async fn end(attempt: &Attempt) -> bool {
-    let kill_at = Instant::now() + OBEDIENCE;
-    let give_up_at = kill_at + LAST_LOOKS;
+    let kill_at = Instant::now() + STOP_TIMEOUT;
+    let give_up_at = kill_at + PROCESSES_END_TIMEOUT;
     let mut asked = false;
     loop {
         let now = Instant::now();
@@ -176,7 +176,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
         if now >= give_up_at {
             return false;
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_EVERY).await;
     }
 }
 

@@ -12,108 +12,109 @@ use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::prepare::HELD;
+use super::prepare::CLAIM_VALID_FOR;
 use crate::context::Engine;
 use crate::context::StopRequest;
-use crate::queues::HELD_BY_PERSON;
+use crate::queues::PERSON_CLAIM_VALID_FOR;
 use cowhand_store::audit;
 use cowhand_store::{HeldItem, ItemState, StoreError};
 use cowhand_system::fault;
 use cowhand_work::{Claimant, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next, within};
 
 /// Time that a node has for a delivery before another node may try it.
-const LEASE: SignedDuration = SignedDuration::from_mins(2);
+const DELIVERY_LEASE: SignedDuration = SignedDuration::from_mins(2);
 /// Time after which a source that does not answer counts as failed. Shorter than the lease.
-const TELLING: Duration = Duration::from_secs(100);
-const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(10);
+const DELIVERY_TIMEOUT: Duration = Duration::from_secs(100);
+const MAX_DELIVERY_PAUSE: SignedDuration = SignedDuration::from_mins(10);
 /// Longest time between two looks while an item is held.
-const LOOK: SignedDuration = SignedDuration::from_mins(1);
+const POLL_EVERY: SignedDuration = SignedDuration::from_mins(1);
 /// Number of deliveries at the same time.
-const AT_ONCE: usize = 8;
+const PARALLEL_DELIVERIES: usize = 8;
 /// Time for which a result is kept if its item cannot be found. The item may come back with its folder; if a person
 /// deleted it, the result is not kept forever.
-const MISSING: SignedDuration = SignedDuration::from_hours(7 * 24);
-const AFTER_TROUBLE: Duration = Duration::from_secs(5);
+const MISSING_ITEM_KEPT_FOR: SignedDuration = SignedDuration::from_hours(7 * 24);
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) async fn deliver_outbox(engine: Arc<Engine>) {
-    let desk = Desk { engine };
+    let outbox = Outbox { engine };
     loop {
-        match desk.work_off().await {
-            Ok(Some(next)) => desk.wait(next).await,
-            Ok(None) => desk.engine.owed.notified().await,
+        match outbox.work_off().await {
+            Ok(Some(next)) => outbox.wait(next).await,
+            Ok(None) => outbox.engine.outbox.notified().await,
             Err(error) => {
                 warn!("cannot see what is owed to work sources: {error}");
-                tokio::time::sleep(AFTER_TROUBLE).await;
+                tokio::time::sleep(STORE_RETRY_AFTER).await;
             }
         }
     }
 }
 
-struct Desk {
+struct Outbox {
     engine: Arc<Engine>,
 }
 
-impl Desk {
+impl Outbox {
     /// Delivers everything that is due. Returns the time of the next look, if there are items left.
     async fn work_off(&self) -> Result<Option<Timestamp>, StoreError> {
         let store = &self.engine.store;
         store.give_up_stale_claims(self.now()).await?;
-        for holder in self.engine.noticed.take() {
+        for holder in self.engine.undelivered.take() {
             store.retry_outbox_entry(holder, self.engine.home.node.clone(), self.now()).await?;
         }
         let node = || self.engine.home.node.clone();
         loop {
-            let mut owed = Vec::new();
-            while owed.len() < AT_ONCE
-                && let Some(one) = store.take_outbox_entry(node(), self.in_future(LEASE), self.now()).await?
+            let mut due = Vec::new();
+            while due.len() < PARALLEL_DELIVERIES
+                && let Some(one) =
+                    store.take_outbox_entry(node(), self.in_future(DELIVERY_LEASE), self.now()).await?
             {
-                owed.push(one);
+                due.push(one);
             }
-            if owed.is_empty() {
+            if due.is_empty() {
                 break;
             }
             // In parallel, so that a source that does not answer does not delay the others.
-            try_join_all(owed.into_iter().map(|owed| self.pay(owed))).await?;
+            try_join_all(due.into_iter().map(|entry| self.deliver(entry))).await?;
         }
-        for held in store.items_to_renew(self.in_future(HELD / 2)).await? {
+        for held in store.items_to_renew(self.in_future(CLAIM_VALID_FOR / 2)).await? {
             self.renew(held).await?;
         }
         let next = store.next_item_time().await?;
-        Ok(next.map(|next| next.clamp(self.now(), self.in_future(LOOK))))
+        Ok(next.map(|next| next.clamp(self.now(), self.in_future(POLL_EVERY))))
     }
 
     async fn wait(&self, until: Timestamp) {
         tokio::select! {
             () = self.engine.clock.wait_until(Some(until)) => {}
-            () = self.engine.owed.notified() => {}
+            () = self.engine.outbox.notified() => {}
         }
     }
 
-    async fn pay(&self, owed: HeldItem) -> Result<(), StoreError> {
-        let ItemState::Closing { tries, by, .. } = &owed.state else { return Ok(()) };
-        let (item, store) = (owed.item.id.clone(), &self.engine.store);
-        let error = match guarded(within(TELLING, self.tell(&owed))).await {
+    async fn deliver(&self, entry: HeldItem) -> Result<(), StoreError> {
+        let ItemState::Closing { tries, by, .. } = &entry.state else { return Ok(()) };
+        let (item, store) = (entry.item.id.clone(), &self.engine.store);
+        let error = match guarded(within(DELIVERY_TIMEOUT, self.send(&entry))).await {
             Ok(()) => {
                 fault::place("told");
-                info!(%item, holder = owed.holder, "its source knows how it ended");
-                let (by, paid) = (by.clone(), store.outbox_entry_delivered(owed, self.now()));
+                info!(%item, holder = entry.holder, "its source knows how it ended");
+                let (by, delivered) = (by.clone(), store.outbox_entry_delivered(entry, self.now()));
                 return match by {
-                    Some(by) => audit::by(by, paid).await,
-                    None => paid.await,
+                    Some(by) => audit::by(by, delivered).await,
+                    None => delivered.await,
                 };
             }
             Err(error) => error,
         };
-        let kept_until = Self::kept_until(&owed);
+        let kept_until = Self::kept_until(&entry);
         if error.is_moot() || (error.is_missing() && kept_until <= self.now()) {
             warn!(%item, "there is nothing to tell its source: {error}");
             // Failures with the old text of the item say nothing about the new text.
             if matches!(error, WorkSourceError::Replaced(_)) {
-                store.forget_failures(owed.queue.clone(), item).await?;
+                store.forget_failures(entry.queue.clone(), item).await?;
             }
-            return store.drop_item(owed, error.to_string(), self.now()).await;
+            return store.drop_item(entry, error.to_string(), self.now()).await;
         }
-        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(LONGEST_PAUSE);
+        let pause = SignedDuration::from_secs(2 << tries.min(&9)).min(MAX_DELIVERY_PAUSE);
         let asked = error.retry_after().and_then(|asked| SignedDuration::try_from(asked).ok());
         let again = self.in_future(asked.unwrap_or(pause));
         warn!(%item, "its source could not be told, which is tried again at {again}: {error}");
@@ -122,32 +123,32 @@ impl Desk {
         } else {
             error.to_string()
         };
-        store.postpone(owed, message, again, self.now()).await
+        store.postpone(entry, message, again, self.now()).await
     }
 
     /// Returns until when the outbox looks for a missing item. An item that is to be released becomes available anyway
     /// when its claim expires.
-    fn kept_until(owed: &HeldItem) -> Timestamp {
-        let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &owed.state else {
-            return owed.until;
+    fn kept_until(entry: &HeldItem) -> Timestamp {
+        let ItemState::Closing { closing: Closing::Complete(_), since, .. } = &entry.state else {
+            return entry.until;
         };
-        since.unwrap_or(owed.until).checked_add(MISSING).unwrap_or(Timestamp::MAX)
+        since.unwrap_or(entry.until).checked_add(MISSING_ITEM_KEPT_FOR).unwrap_or(Timestamp::MAX)
     }
 
-    async fn tell(&self, owed: &HeldItem) -> Result<(), WorkSourceError> {
-        let ItemState::Closing { closing, .. } = &owed.state else { return Ok(()) };
-        let source = self.engine.loaded().sources.source(&owed.agent, &owed.source)?;
-        let by = self.claimant(owed, owed.until).await?;
+    async fn send(&self, entry: &HeldItem) -> Result<(), WorkSourceError> {
+        let ItemState::Closing { closing, .. } = &entry.state else { return Ok(()) };
+        let source = self.engine.loaded().sources.source(&entry.agent, &entry.source)?;
+        let by = self.claimant(entry, entry.until).await?;
         match closing {
             Closing::Complete(result) => {
-                let id = self.id_now(source.as_ref(), owed, &by).await?;
+                let id = self.id_now(source.as_ref(), entry, &by).await?;
                 source.complete_work(&id, result, &by).await
             }
             Closing::Release(options) => {
                 let id = if options.unfinished {
-                    owed.item.id.clone()
+                    entry.item.id.clone()
                 } else {
-                    self.id_now(source.as_ref(), owed, &by).await?
+                    self.id_now(source.as_ref(), entry, &by).await?
                 };
                 let ReleaseResult { success, message } = source.release_work(&id, options, &by).await?;
                 let why = message.unwrap_or_else(|| "its source does not say why".to_owned());
@@ -181,8 +182,9 @@ impl Desk {
     }
 
     async fn renew(&self, held: HeldItem) -> Result<(), StoreError> {
-        let until = self.in_future(if held.job().is_some() { HELD } else { HELD_BY_PERSON });
-        let told = async {
+        let until =
+            self.in_future(if held.job().is_some() { CLAIM_VALID_FOR } else { PERSON_CLAIM_VALID_FOR });
+        let renewed = async {
             let source = self.engine.loaded().sources.source(&held.agent, &held.source)?;
             let (id, by) = (&held.item.id, self.claimant(&held, until).await?);
             match source.renew_claim(id, &by).await {
@@ -194,10 +196,10 @@ impl Desk {
                     Some(id) => source.renew_claim(&id, &by).await,
                     None => Err(missing),
                 },
-                told => told,
+                renewed => renewed,
             }
         };
-        match guarded(within(TELLING, told)).await {
+        match guarded(within(DELIVERY_TIMEOUT, renewed)).await {
             Ok(()) => {
                 self.engine.store.renewed(held.holder, until).await?;
                 // A job that waited for the renewal may start.
@@ -223,7 +225,7 @@ impl Desk {
         };
         let why = Some(CancelReason::ClaimLost);
         self.engine.store.cancel_because(job.clone(), why, self.now()).await?;
-        self.engine.wish(&job, StopRequest::Cancel);
+        self.engine.request_stop(&job, StopRequest::Cancel);
         self.engine.nudge.notify_one();
         Ok(())
     }

@@ -15,10 +15,10 @@ use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
 use cowhand_run::supervision::AttemptState;
 
-const NAME: &str = "outcome.json";
+const OUTCOME_FILE: &str = "outcome.json";
 
 fn file(attempt: &Attempt) -> PathBuf {
-    attempt.folder().join(NAME)
+    attempt.folder().join(OUTCOME_FILE)
 }
 
 impl AttemptTask {

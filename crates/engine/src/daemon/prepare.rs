@@ -12,7 +12,7 @@ use cowhand_core::job::NewJob;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::{ScheduleState, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
-use cowhand_core::trust::Verdict;
+use cowhand_core::trust::TrustVerdict;
 use cowhand_core::work::WorkItem;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -27,11 +27,11 @@ use cowhand_system::panic::caught;
 use cowhand_work::{For, WorkSourceError};
 
 /// Time for which no other node prepares a firing that this node has taken.
-const LEASE: SignedDuration = SignedDuration::from_mins(5);
+const PREPARE_LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// Time after which an unfinished claim is undone.
-pub(super) const CLAIMING: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const UNFINISHED_CLAIM_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 /// Time for which a claim at a work source is valid without a renewal; it is renewed when half of it is over.
-pub(super) const HELD: SignedDuration = SignedDuration::from_hours(1);
+pub(super) const CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Longest stored note.
 const NOTE_CAP: usize = 2_000;
@@ -46,32 +46,33 @@ pub(super) enum Step {
     Failed { error: anyhow::Error, tries: u32, wait: Option<Duration> },
 }
 
-pub(super) struct Errand<'a> {
+pub(super) struct Preparer<'a> {
     pub(super) engine: &'a Engine,
     pub(super) schedule: ScheduleId,
     pub(super) key: &'a FiringKey,
 }
 
 /// The agent, the schedule and the data of the firing that is prepared.
-pub(super) struct Order<'a> {
+pub(super) struct PreparedFiring<'a> {
     pub(super) agent: &'a Agent,
     pub(super) schedule: &'a Schedule,
     preparation: Preparation,
 }
 
-impl Order<'_> {
-    pub(super) const fn occasion(&self) -> &FiringContext {
+impl PreparedFiring<'_> {
+    pub(super) const fn firing_context(&self) -> &FiringContext {
         &self.preparation.context
     }
 }
 
-impl Errand<'_> {
+impl Preparer<'_> {
     pub(super) async fn try_to_run(&self) -> Step {
         let (engine, now) = (self.engine, self.now());
         let loaded = engine.loaded();
         // A schedule that was removed from the config keeps its firing, in case it comes back.
         let Some((agent, schedule)) = loaded.roster.schedule(self.schedule) else { return Step::Done };
-        let (node, until) = (engine.home.node.clone(), now.checked_add(LEASE).unwrap_or(Timestamp::MAX));
+        let (node, until) =
+            (engine.home.node.clone(), now.checked_add(PREPARE_LEASE).unwrap_or(Timestamp::MAX));
         let taken = engine.store.take_preparing(self.schedule, self.key.clone(), node, until, now).await;
         let preparation = match taken {
             Ok(TakePreparing::Ours(preparation)) => preparation,
@@ -80,9 +81,9 @@ impl Errand<'_> {
             Err(error) => return Step::Failed { error: error.into(), tries: 1, wait: None },
         };
         let tries = preparation.tries;
-        let order = Order { agent, schedule, preparation };
+        let firing = PreparedFiring { agent, schedule, preparation };
         // A work source may be code of the library's user, which can panic.
-        match caught(self.run(order)).await.context("preparing it").and_then(|done| done) {
+        match caught(self.run(firing)).await.context("preparing it").and_then(|done| done) {
             Ok(()) => Step::Done,
             Err(error) => {
                 let wait = error.downcast_ref::<WorkSourceError>().and_then(WorkSourceError::retry_after);
@@ -91,8 +92,8 @@ impl Errand<'_> {
         }
     }
 
-    async fn run(&self, mut order: Order<'_>) -> anyhow::Result<()> {
-        let (prepared, words) = self.outcome(&mut order).await?;
+    async fn run(&self, mut firing: PreparedFiring<'_>) -> anyhow::Result<()> {
+        let (prepared, words) = self.outcome(&mut firing).await?;
         fault::place("prepared");
         let words = words.map(|words| cut(&words, 0, NOTE_CAP));
         self.engine.store.prepared(self.schedule, self.key.clone(), prepared, words, self.now()).await?;
@@ -100,31 +101,32 @@ impl Errand<'_> {
     }
 
     /// Decides the result of the preparation, with a note about it.
-    async fn outcome(&self, order: &mut Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
+    async fn outcome(&self, firing: &mut PreparedFiring<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
         if let Some(reason) = self.turned_off().await? {
             return Ok((Prepared::Skip(reason), None));
         }
         // Trust is checked before any command runs.
-        let verdict = if self.key.is_by_hand() { Verdict::Trusted } else { self.judge_firing(order).await? };
+        let verdict =
+            if self.key.is_by_hand() { TrustVerdict::Trusted } else { self.judge_firing(firing).await? };
         let note = match verdict {
-            Verdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
-            Verdict::Confined(why) => {
-                order.preparation.context.confined = Some(why.clone());
+            TrustVerdict::Refused(why) => return Ok((Prepared::Skip(SkipReason::Filtered), Some(why))),
+            TrustVerdict::Confined(why) => {
+                firing.preparation.context.confined = Some(why.clone());
                 Some(format!("in the strict sandbox: {why}"))
             }
-            Verdict::Trusted => None,
+            TrustVerdict::Trusted => None,
         };
-        let heard = self.ask_command(order).await?;
+        let heard = self.ask_command(firing).await?;
         if let Some(GateAnswer { allows: false, said }) = heard {
             let note = format!("{WHEN_COMMAND} did not let it through{}", it_printed(&said));
             return Ok((Prepared::Skip(SkipReason::Filtered), Some(note)));
         }
-        if For::schedule(order.agent, order.schedule).config().is_some() {
-            let (prepared, of_items) = self.items(order).await?;
+        if For::schedule(firing.agent, firing.schedule).config().is_some() {
+            let (prepared, of_items) = self.items(firing).await?;
             let notes: Vec<String> = note.into_iter().chain(of_items).collect();
             return Ok((prepared, (!notes.is_empty()).then(|| notes.join("; "))));
         }
-        Ok((Prepared::Job(self.job(order, None, None)), note))
+        Ok((Prepared::Job(self.job(firing, None, None)), note))
     }
 
     /// Returns the reason to skip a firing of a schedule that was turned off meanwhile. A firing by hand is not skipped.
@@ -148,36 +150,45 @@ impl Errand<'_> {
     }
 
     /// Runs `when_command` and returns its answer with masked secrets; `None` if there is no such command.
-    async fn ask_command(&self, order: &Order<'_>) -> anyhow::Result<Option<GateAnswer>> {
-        let Some(command) = &order.schedule.when_command else { return Ok(None) };
-        let redactor = redactor_over(&self.engine.loaded(), Some(order.agent));
-        let heard = gate::allows(&self.engine.program, command, &order.agent.directory, redactor).await;
-        heard.map(Some).with_context(|| format!("`when_command` of {}", order.schedule.name))
+    async fn ask_command(&self, firing: &PreparedFiring<'_>) -> anyhow::Result<Option<GateAnswer>> {
+        let Some(command) = &firing.schedule.when_command else { return Ok(None) };
+        let redactor = redactor_over(&self.engine.loaded(), Some(firing.agent));
+        let heard = gate::allows(&self.engine.program, command, &firing.agent.directory, redactor).await;
+        heard.map(Some).with_context(|| format!("`when_command` of {}", firing.schedule.name))
     }
 
     /// Builds a job of the firing. `confined` is the reason why the item's text is not trusted; the firing's own text
     /// may be untrusted, too.
-    pub(super) fn job(&self, order: &Order<'_>, item: Option<&WorkItem>, confined: Option<String>) -> NewJob {
-        let Order { agent, schedule, preparation } = order;
+    pub(super) fn job(
+        &self,
+        firing: &PreparedFiring<'_>,
+        item: Option<&WorkItem>,
+        confined: Option<String>,
+    ) -> NewJob {
+        let PreparedFiring { agent, schedule, preparation } = firing;
         let due = self.key.is_by_clock().then_some(preparation.due);
         let (schedule, zone) = (Some(*schedule), &TimeZone::system());
         let of_stranger =
             confined.map(|why| FiringContext { confined: Some(why), ..preparation.context.clone() });
-        let occasion = of_stranger.as_ref().unwrap_or(&preparation.context);
-        firing::Firing { agent, schedule, key: self.key, due, occasion, zone }.job(item, self.now())
+        let firing_context = of_stranger.as_ref().unwrap_or(&preparation.context);
+        firing::Firing { agent, schedule, key: self.key, due, firing_context, zone }.job(item, self.now())
     }
 
-    pub(super) fn taking(&self, order: &Order<'_>, item: WorkItem) -> anyhow::Result<Option<NewItemClaim>> {
-        let (engine, whose) = (self.engine, For::schedule(order.agent, order.schedule));
+    pub(super) fn taking(
+        &self,
+        firing: &PreparedFiring<'_>,
+        item: WorkItem,
+    ) -> anyhow::Result<Option<NewItemClaim>> {
+        let (engine, whose) = (self.engine, For::schedule(firing.agent, firing.schedule));
         let Some(config) = whose.config() else { return Ok(None) };
         Ok(Some(NewItemClaim {
             queue: config.queue(&engine.loaded().sources.setting().base),
             item,
             source: config.clone(),
             node: engine.home.node.clone(),
-            agent: order.agent.name.clone(),
-            schedule: Some(order.schedule.name.clone()),
-            until: self.now().checked_add(CLAIMING)?,
+            agent: firing.agent.name.clone(),
+            schedule: Some(firing.schedule.name.clone()),
+            until: self.now().checked_add(UNFINISHED_CLAIM_TIMEOUT)?,
             unless: Unless { given_up: true, released_since: None },
         }))
     }

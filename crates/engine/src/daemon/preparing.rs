@@ -16,12 +16,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::prepare::{Errand, Step};
+use super::prepare::{Preparer, Step};
 use crate::context::Engine;
 use cowhand_store::MAX_TRIES_BEFORE_OTHERS;
 
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const BACKOFF: Backoff = Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
+const FIRST_PREPARE_PAUSE: Duration = Duration::from_secs(1);
+const PREPARE_BACKOFF: Backoff =
+    Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
 /// Prepares the firings of the schedule until none is left. `more` signals new ones.
 pub(super) async fn prepare_in_order(engine: Arc<Engine>, schedule: ScheduleId, more: Arc<Notify>) {
@@ -56,7 +57,7 @@ impl Line<'_> {
             Ok(firings) => firings,
             Err(error) => {
                 warn!("cannot read which firings are to be prepared: {error}");
-                return Some(Instant::now() + FIRST_PAUSE);
+                return Some(Instant::now() + FIRST_PREPARE_PAUSE);
             }
         };
         self.stuck.retain(|key, _| firings.contains(key));
@@ -77,16 +78,16 @@ impl Line<'_> {
     }
 
     async fn prepare(&mut self, key: &FiringKey) -> Option<Stuck> {
-        let errand = Errand { engine: self.engine, schedule: self.schedule, key };
-        let stuck = match errand.try_to_run().await {
+        let preparer = Preparer { engine: self.engine, schedule: self.schedule, key };
+        let stuck = match preparer.try_to_run().await {
             Step::Done => {
                 self.stuck.remove(key);
                 return None;
             }
-            Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PAUSE, in_front: true },
+            Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PREPARE_PAUSE, in_front: true },
             Step::Failed { error, tries, wait } => {
                 self.say(key, &error).await;
-                let again = Instant::now() + wait.unwrap_or_else(|| BACKOFF.pause_after(tries));
+                let again = Instant::now() + wait.unwrap_or_else(|| PREPARE_BACKOFF.pause_after(tries));
                 Stuck { again, in_front: tries < MAX_TRIES_BEFORE_OTHERS }
             }
         };

@@ -9,9 +9,9 @@ use tracing::{info, warn};
 use super::Daemon;
 use super::{containers, workspaces};
 use crate::context::Engine;
-use crate::prune::{self, Scope};
+use crate::prune::{self, PruneScope};
 
-const EVERY: SignedDuration = SignedDuration::from_hours(1);
+const PRUNE_EVERY: SignedDuration = SignedDuration::from_hours(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Pruning {
@@ -22,7 +22,7 @@ pub(super) struct Pruning {
 impl Pruning {
     /// Returns whether pruning is due, which it also is after the clock was set back.
     fn is_due(&self, now: Timestamp) -> bool {
-        self.last.is_none_or(|last| now < last || now.duration_since(last) >= EVERY)
+        self.last.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY)
     }
 
     /// Stops pruning; the next one finishes what is incomplete.
@@ -48,10 +48,10 @@ impl Daemon {
     /// Sweeps unneeded workspaces and containers at the start, and then as often as jobs are pruned, after the pruning.
     pub(super) fn sweep_if_due(&mut self) {
         let now = self.engine.clock.now();
-        if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= EVERY) {
+        if self.swept_at.is_none_or(|last| now < last || now.duration_since(last) >= PRUNE_EVERY) {
             self.swept_at = Some(now);
-            self.errands.spawn(workspaces::sweep(Arc::clone(&self.engine)));
-            self.errands.spawn(containers::sweep(Arc::clone(&self.engine)));
+            self.background.spawn(workspaces::sweep(Arc::clone(&self.engine)));
+            self.background.spawn(containers::sweep(Arc::clone(&self.engine)));
         }
     }
 }
@@ -59,7 +59,7 @@ impl Daemon {
 async fn prune_now(engine: Arc<Engine>, now: Timestamp) {
     let (store, state, loaded) = (&engine.store, &engine.home.state, engine.loaded());
     let pruned = async {
-        let excess = Scope::default().excess(store, state, &loaded.roster, now).await?;
+        let excess = PruneScope::default().excess(store, state, &loaded.roster, now).await?;
         prune::prune(store, state, excess, now).await
     };
     match pruned.await {

@@ -14,7 +14,7 @@ use cowhand_system::fault;
 use super::attempt::AttemptTask;
 use super::unwritten::{self, is_unwritten};
 use super::{Daemon, orphans};
-use crate::context::LEASE;
+use crate::context::JOB_LEASE;
 use crate::error::FleetError;
 use crate::prune::files::entries;
 use crate::state::StateFolder;
@@ -25,17 +25,17 @@ impl Daemon {
     /// Gives each attempt that this node started and nobody settled an attempt task, before the first plan.
     pub(super) async fn recover(&mut self) -> Result<(), FleetError> {
         let engine = &self.engine;
-        for held in engine.store.adopt(engine.home.node.clone(), LEASE, engine.clock.now()).await? {
+        for held in engine.store.adopt(engine.home.node.clone(), JOB_LEASE, engine.clock.now()).await? {
             fault::place("adopted");
             let Some(job) = engine.store.job(held.job).await? else { continue };
-            let fallback = self.stand_in_of(&job).await?;
-            if let Some(wishes) = engine.begin(&job, held.epoch) {
+            let fallback = self.fallback_of(&job).await?;
+            if let Some(stop_requests) = engine.begin(&job, held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
                 let task = AttemptTask {
                     engine: Arc::clone(engine),
                     job,
                     epoch: held.epoch,
-                    wishes,
+                    stop_requests,
                     fallback,
                     stopped: None,
                 };
@@ -59,12 +59,12 @@ impl Daemon {
     }
 
     /// Returns the index of the fallback with which the attempt was started.
-    async fn stand_in_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
+    async fn fallback_of(&self, job: &Job) -> Result<Option<usize>, FleetError> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
         let place = self.engine.store.runs_at(job.id().clone()).await?;
         Ok(agent.zip(place).and_then(|(agent, RunsAt { provider, runtime })| {
-            agent.stand_in_at(provider.as_deref(), runtime.as_deref())
+            agent.fallback_of(provider.as_deref(), runtime.as_deref())
         }))
     }
 }

@@ -19,7 +19,12 @@ use cowhand_run::start::SandboxPlan;
 impl AttemptTask {
     /// Adds the configured sandbox to the launch. If that is not possible, returns the reason, and nothing is started.
     /// `base` is the agent's own directory, which need not be its working directory.
-    pub(super) fn enclosed(&self, agent: &Agent, base: &Path, mut launch: Launch) -> Result<Launch, String> {
+    pub(super) fn with_sandbox(
+        &self,
+        agent: &Agent,
+        base: &Path,
+        mut launch: Launch,
+    ) -> Result<Launch, String> {
         let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
         if self.job.confined().is_some() && asked.kind == SandboxKind::None {
             return Err("it is of a stranger's words, and its strict sandbox is none".to_owned());
@@ -50,19 +55,19 @@ impl AttemptTask {
             program: &self.engine.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(mut enclosure) = sandbox::resolve_plan(&setting)? else { return Ok(launch) };
-        enclosure.talk = self.talk(agent, enclosure.kind)?;
-        if enclosure.gateway {
+        let Some(mut plan) = sandbox::resolve_plan(&setting)? else { return Ok(launch) };
+        plan.talk = self.channel_folder(agent, plan.kind)?;
+        if plan.gateway {
             let credentials = credential_proxy::from(agent, &mut launch.start.argv, &mut environment)?;
             let written = attempt.write_credentials(&credentials);
             written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
         }
-        let temporary = match enclosure.kind {
+        let temporary = match plan.kind {
             SandboxKind::None => None,
             SandboxKind::Landlock => Some(sandbox::temporary(&private).to_string_lossy().into_owned()),
             SandboxKind::Bubblewrap | SandboxKind::Docker => Some("/tmp".to_owned()),
         };
-        if let Some(container) = &mut enclosure.container {
+        if let Some(container) = &mut plan.container {
             let own =
                 agent.settings.docker.as_ref().and_then(|docker| docker.env.clone()).unwrap_or_default();
             let meant = |name: &str| own.contains_key(name) || agent.settings.env.contains_key(name);
@@ -71,15 +76,14 @@ impl AttemptTask {
             environment.extend(own);
         }
         environment.extend(temporary.map(|folder| ("TMPDIR".to_owned(), folder)));
-        if enclosure.kind == SandboxKind::Landlock && !environment.contains_key(GIT_CONFIG) {
-            environment
-                .extend(git_config(&enclosure, &environment).map(|file| (GIT_CONFIG.to_owned(), file)));
+        if plan.kind == SandboxKind::Landlock && !environment.contains_key(GIT_CONFIG) {
+            environment.extend(git_config(&plan, &environment).map(|file| (GIT_CONFIG.to_owned(), file)));
         }
-        if enclosure.has_proxy() {
-            by_proxy(&enclosure, &mut environment);
+        if plan.has_proxy() {
+            by_proxy(&plan, &mut environment);
         }
         launch.environment = environment.into_iter().collect();
-        launch.start.sandbox = Some(enclosure);
+        launch.start.sandbox = Some(plan);
         Ok(launch)
     }
 }
@@ -93,14 +97,14 @@ const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
 
 /// Returns the file that git has to read instead of the user's config. Git runs no command if a config file exists and
 /// cannot be opened, and Landlock does not hide the file. Returns `None` if all existing config files can be read.
-fn git_config(enclosure: &SandboxPlan, environment: &HashMap<String, String>) -> Option<String> {
+fn git_config(plan: &SandboxPlan, environment: &HashMap<String, String>) -> Option<String> {
     let home = environment.get("HOME").map(Path::new)?;
     let settings = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
     let there =
         [home.join(".gitconfig"), settings.join("git/config")].into_iter().filter(|file| file.exists());
     let given = |file: &PathBuf| {
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
-        enclosure.read.iter().chain(&enclosure.write).any(|given| real.starts_with(given))
+        plan.read.iter().chain(&plan.write).any(|given| real.starts_with(given))
     };
     let (readable, closed): (Vec<_>, Vec<_>) = there.partition(given);
     let file = readable.into_iter().next().unwrap_or_else(|| PathBuf::from("/dev/null"));
@@ -108,8 +112,8 @@ fn git_config(enclosure: &SandboxPlan, environment: &HashMap<String, String>) ->
 }
 
 /// Sets the proxy variables. Loopback is inside the sandbox, unless the config allows the loopback outside.
-fn by_proxy(enclosure: &SandboxPlan, environment: &mut HashMap<String, String>) {
-    let outside = match &enclosure.network {
+fn by_proxy(plan: &SandboxPlan, environment: &mut HashMap<String, String>) {
+    let outside = match &plan.network {
         Reaches::Hosts(hosts) => hosts.iter().any(|host| {
             host.name() == "localhost" || host.address().is_some_and(|address| address.is_loopback())
         }),
@@ -158,12 +162,12 @@ mod tests {
     #[test]
     fn whose_loopback_it_is() {
         for (hosts, direct) in [("api.example.com", true), ("127.0.0.1:81", false), ("localhost:81", false)] {
-            let enclosure = SandboxPlan {
+            let plan = SandboxPlan {
                 network: Reaches::Hosts(vec![hosts.parse().unwrap()]),
                 ..SandboxPlan::default()
             };
             let mut own = environment(&[("no_proxy", "x"), ("ALL_PROXY", "y")]);
-            by_proxy(&enclosure, &mut own);
+            by_proxy(&plan, &mut own);
             assert_eq!(own.contains_key("NO_PROXY"), direct, "{hosts}");
             assert!(!own.contains_key("ALL_PROXY"));
             assert_eq!(own["HTTPS_PROXY"], "http://127.0.0.1:3128");

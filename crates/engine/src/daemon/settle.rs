@@ -8,16 +8,16 @@ use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::attempt::{AttemptTask, LONGEST_PAUSE, Rules};
+use super::attempt::{AttemptTask, MAX_RETRY_PAUSE, Rules};
 use super::unwritten::is_unwritten;
 use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;
 use cowhand_store::{GivenBack, LAST_WAIT, Settled, StoreError};
 use cowhand_system::fault;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const FIRST_SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// Time for which a stopping daemon waits for a store that cannot be written.
-const LAST_TRIES: Duration = Duration::from_secs(5);
+const STOPPING_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl AttemptTask {
     /// Explains why the previous attempt failed: `attempt 1 failed: exit code 3 (exit)`. Returns `None` for the first
@@ -39,7 +39,7 @@ impl AttemptTask {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
         rules.redactor.redact_outcome(&mut settlement.outcome);
-        let (mut pause, mut until) = (FIRST_PAUSE, None);
+        let (mut pause, mut until) = (FIRST_SETTLE_PAUSE, None);
         loop {
             let (id, retry) = (self.job.id().clone(), self.retry_after(&settlement, rules));
             match self.engine.store.settle(id, self.epoch, settlement.clone(), retry, self.now()).await {
@@ -75,7 +75,7 @@ impl AttemptTask {
 
     /// Requeues the job, because its attempt never began. After too many requeues the job fails; if the store knows
     /// that the attempt began, it is lost.
-    pub(super) async fn give_back(&self, why: NotBegun, rules: &Rules) {
+    pub(super) async fn requeue(&self, why: NotBegun, rules: &Rules) {
         let why = match why {
             NotBegun::Interrupted => NotBegun::Interrupted,
             NotBegun::Shortage(reason) => NotBegun::Shortage(rules.redactor.redact(&reason).into_owned()),
@@ -84,10 +84,10 @@ impl AttemptTask {
         if let Some(reason) = why.reason() {
             warn!(job = %self.job.id(), "it could not be started: {reason}");
         }
-        let (mut pause, mut until) = (FIRST_PAUSE, None);
+        let (mut pause, mut until) = (FIRST_SETTLE_PAUSE, None);
         loop {
             let (id, why) = (self.job.id().clone(), why.clone());
-            match self.engine.store.give_back(id, self.epoch, why.clone(), self.now()).await {
+            match self.engine.store.requeue(id, self.epoch, why.clone(), self.now()).await {
                 Ok(GivenBack::Done(_)) => return self.discard().await,
                 Ok(GivenBack::Fenced) | Err(StoreError::NoJob(_) | StoreError::Closed) => return,
                 Ok(GivenBack::TooOften) => {
@@ -105,7 +105,7 @@ impl AttemptTask {
                     warn!(job = %self.job.id(), "it never began, and is not given back yet: {error}");
                 }
             }
-            if *self.wishes.borrow() == StopRequest::Detach || self.is_left(&mut until) {
+            if *self.stop_requests.borrow() == StopRequest::Detach || self.is_left(&mut until) {
                 // The next start recovers the attempt.
                 return;
             }
@@ -127,7 +127,8 @@ impl AttemptTask {
             return false;
         }
         let is_silent = self.engine.store.silence().is_some_and(|silence| silence >= LAST_WAIT);
-        let is_left = *until.get_or_insert_with(|| Instant::now() + LAST_TRIES) <= Instant::now();
+        let is_left =
+            *until.get_or_insert_with(|| Instant::now() + STOPPING_SETTLE_TIMEOUT) <= Instant::now();
         if is_silent || is_left {
             warn!(job = %self.job.id(), "its end is not written; the next start settles it");
         }
@@ -138,9 +139,9 @@ impl AttemptTask {
     async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.engine.ending.load(Ordering::Relaxed) {
-            tokio::time::sleep(FIRST_PAUSE.min(until - Instant::now())).await;
+            tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }
-        tokio::time::sleep(FIRST_PAUSE).await;
-        (pause * 2).min(LONGEST_PAUSE)
+        tokio::time::sleep(FIRST_SETTLE_PAUSE).await;
+        (pause * 2).min(MAX_RETRY_PAUSE)
     }
 }

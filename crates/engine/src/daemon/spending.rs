@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use cowhand_core::attempt::Settlement;
-use cowhand_core::budget::{self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, Tells};
+use cowhand_core::budget::{
+    self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, UsageReporting,
+};
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::roster::Agent;
@@ -15,7 +17,7 @@ use cowhand_store::Hearing;
 
 /// The spending of one attempt that the store has received.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ReportedUsage {
     /// Number of lines of the output when it was last examined.
     lines: u64,
     usage: Option<JobUsage>,
@@ -23,33 +25,37 @@ pub(super) struct Told {
 }
 
 /// Time that an agent over its budget still gets if it has given its result, because it is about to end by itself.
-const LAST_CALL: Duration = Duration::from_secs(10);
+const OVER_BUDGET_GRACE: Duration = Duration::from_secs(10);
 
 impl AttemptTask {
     /// Stores the spending of the attempt until now, and returns the budget that it exceeds.
-    pub(super) async fn hear(&self, tail: &mut Tailer, told: &mut Told) -> Option<Breach> {
-        if tail.lines() != told.lines {
+    pub(super) async fn record_usage(
+        &self,
+        tail: &mut Tailer,
+        reported: &mut ReportedUsage,
+    ) -> Option<Breach> {
+        if tail.lines() != reported.lines {
             let usage = tail.usage().map(|usage| self.priced(usage));
-            if usage == told.usage {
-                told.lines = tail.lines();
+            if usage == reported.usage {
+                reported.lines = tail.lines();
             } else if let Some(usage) = usage {
-                match self.tell_usage(usage.clone()).await {
+                match self.store_usage(usage.clone()).await {
                     Ok(over) => {
                         let over = over.map(Breach::Over).or_else(|| self.unpriced(&usage));
-                        told.over = over.map(|over| (over, Instant::now()));
-                        (told.usage, told.lines) = (Some(usage), tail.lines());
+                        reported.over = over.map(|over| (over, Instant::now()));
+                        (reported.usage, reported.lines) = (Some(usage), tail.lines());
                     }
                     Err(error) => warn!(job = %self.job.id(), "what it spends is not written yet: {error}"),
                 }
             }
         }
-        let patience = if tail.has_result() { LAST_CALL } else { Duration::ZERO };
-        told.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
+        let patience = if tail.has_result() { OVER_BUDGET_GRACE } else { Duration::ZERO };
+        reported.over.filter(|(_, since)| since.elapsed() >= patience).map(|(over, _)| over)
     }
 
     /// Returns the budget that the final usage exceeds, for an attempt that was stopped for its budget.
     pub(super) async fn over_in_the_end(&self, usage: Option<&JobUsage>) -> Option<OverBudget> {
-        match self.tell_usage(usage?.clone()).await {
+        match self.store_usage(usage?.clone()).await {
             Ok(over) => over,
             Err(error) => {
                 warn!(job = %self.job.id(), "which budget it has used up is not known: {error}");
@@ -60,24 +66,25 @@ impl AttemptTask {
 
     /// Returns a breach if tokens have no price although dollars are limited, for agents that report their usage while they run.
     fn unpriced(&self, usage: &JobUsage) -> Option<Breach> {
-        let known = matches!(self.tells()?, Tells::AllAsItGoes | Tells::TokensAsItGoes);
+        let known =
+            matches!(self.usage_reporting()?, UsageReporting::Continuous | UsageReporting::TokensContinuous);
         let limited = self.limits().is_some_and(|limits| limits.is_in_dollars());
         (known && limited && budget::unpriced(usage).is_some()).then_some(Breach::Unpriced)
     }
 
     /// Returns when the running program reports its usage.
-    fn tells(&self) -> Option<Tells> {
+    fn usage_reporting(&self) -> Option<UsageReporting> {
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(self.job.agent())?;
         let other = self.fallback.and_then(|number| agent.fallback(number));
-        Some(other.as_ref().unwrap_or(agent).tells())
+        Some(other.as_ref().unwrap_or(agent).usage_reporting())
     }
 
-    pub(super) fn tells_in_the_end(&self) -> bool {
-        self.tells() == Some(Tells::AllInTheEnd)
+    pub(super) fn reports_usage_at_end(&self) -> bool {
+        self.usage_reporting() == Some(UsageReporting::AtEnd)
     }
 
-    async fn tell_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
+    async fn store_usage(&self, usage: JobUsage) -> Result<Option<OverBudget>, cowhand_store::StoreError> {
         let id = self.job.id().clone();
         Ok(match self.engine.store.hear(id, self.epoch, usage, self.limits()).await? {
             Hearing::Noted(over) => over,
@@ -102,7 +109,7 @@ impl AttemptTask {
             Err(error) => {
                 // The attempt is still stopped once it exceeds its budget.
                 warn!(job = %self.job.id(), "what it may spend is not known: {error}");
-                cowhand_core::budget::Ledger::default()
+                cowhand_core::budget::SpendingLedger::default()
             }
         };
         let (own, _) = ledger.agents.get(self.job.agent()).copied().unwrap_or_default();

@@ -15,10 +15,10 @@ use cowhand_system::remove::is_missing;
 
 /// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
 /// processes it leaves, and a margin. With `hurry` there is no grace period.
-pub(super) const OBEDIENCE: Duration = Duration::from_secs(15);
-const HURRY: Duration = Duration::from_secs(2);
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before processes that could not be listed are searched again.
-const PAUSE: Duration = Duration::from_secs(1);
+const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl AttemptTask {
     /// Asks the keeper to end the attempt, and asks again with `hurry`. A keeper that cannot be asked, or does not
@@ -40,8 +40,8 @@ impl AttemptTask {
             }
             let patience = match attempt.on_blocking_thread(Attempt::stop).await {
                 Ok(StopOutcome::TooEarly) => return self.forget_stop(attempt),
-                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if hurry => HURRY,
-                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => OBEDIENCE,
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if hurry => CANCEL_NOW_TIMEOUT,
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => STOP_TIMEOUT,
                 Err(error) => {
                     warn!(%job, "its keeper cannot be asked to end it: {error}");
                     Duration::ZERO
@@ -56,7 +56,7 @@ impl AttemptTask {
             if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
                 warn!(%job, "it cannot be killed at the moment: {error}");
             }
-            *kill_at = Some(now + HURRY);
+            *kill_at = Some(now + CANCEL_NOW_TIMEOUT);
         }
     }
 
@@ -67,7 +67,7 @@ impl AttemptTask {
                 Ok(any) => return any,
                 Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(STOP_RETRY_PAUSE).await;
         }
     }
 

@@ -11,7 +11,7 @@ use tracing::{error, warn};
 
 use super::attempt::{AttemptTask, Rules};
 use super::workspaces;
-use crate::context::LEASE;
+use crate::context::JOB_LEASE;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::supervision::AttemptState;
 use cowhand_system::panic::{Panicked, caught};
@@ -19,16 +19,16 @@ use cowhand_system::remove::is_missing;
 
 /// Number of panics after which an attempt is given up, because the same error would happen again.
 const MOST_PANICS: u32 = 5;
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const FIRST_PANIC_PAUSE: Duration = Duration::from_millis(200);
 /// Time in which the processes of a given-up attempt have to end.
-const LAST_LOOKS: Duration = Duration::from_secs(15);
-const LOOK: Duration = Duration::from_millis(100);
+const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
+const POLL_EVERY: Duration = Duration::from_millis(100);
 
 impl AttemptTask {
     /// Runs the attempt to its end. After a panic the attempt is recovered, as after a restart.
     pub(super) async fn supervise(self, fresh: bool) {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
-        let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PAUSE, 0);
+        let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PANIC_PAUSE, 0);
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
             error!(job = %id, "looking after it {panicked}");
             panics += 1;
@@ -57,7 +57,7 @@ impl AttemptTask {
     /// available, it counts as held, and all later steps ask the store again.
     async fn is_ours(&self) -> bool {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
-        let held = self.engine.store.renew(node, vec![job], LEASE, self.now()).await;
+        let held = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;
         held.map_or(true, |held| held.iter().any(|held| held.epoch == self.epoch))
     }
 
@@ -83,9 +83,9 @@ impl AttemptTask {
     }
 
     async fn end_all(&self) {
-        let (attempt, until) = (self.attempt(), Instant::now() + LAST_LOOKS);
+        let (attempt, until) = (self.attempt(), Instant::now() + PROCESSES_END_TIMEOUT);
         while Instant::now() < until && attempt.on_blocking_thread(lives).await {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_EVERY).await;
         }
     }
 
@@ -99,7 +99,7 @@ impl AttemptTask {
 
     /// Returns the settlement of an attempt of which nothing is known beyond the usage stored so far.
     pub(super) fn lost(&self, message: String) -> Settlement {
-        Settlement { silent: self.tells_in_the_end(), ..Outcome::lost(message).into() }
+        Settlement { silent: self.reports_usage_at_end(), ..Outcome::lost(message).into() }
     }
 }
 

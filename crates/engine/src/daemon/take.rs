@@ -5,18 +5,18 @@ use std::sync::Arc;
 
 use cowhand_core::plan::free_places;
 use cowhand_core::schedule::SkipReason;
-use cowhand_core::trust::Verdict;
+use cowhand_core::trust::TrustVerdict;
 use cowhand_core::work::{ClaimResult, FetchOptions, WorkItem, WorkItemId};
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::prepare::{Errand, HELD, Order};
+use super::prepare::{CLAIM_VALID_FOR, PreparedFiring, Preparer};
 use cowhand_store::{FailedItem, OfFiring, Prepared, Taken};
 use cowhand_system::fault;
 use cowhand_work::{Claimant, For, QueueState, WorkSource, WorkSourceError, guarded, tries_the_next};
 
 /// Largest number of items that are claimed together, because a claim that is not finished in time is undone.
-const MOST_AT_ONCE: usize = 8;
+const MAX_CLAIMS_TOGETHER: usize = 8;
 
 /// An item for which this firing has the row.
 struct Picked {
@@ -44,10 +44,13 @@ struct Found {
     unknown: Option<anyhow::Error>,
 }
 
-impl Errand<'_> {
+impl Preparer<'_> {
     /// Makes one job for each item, as many as the agent has free places.
-    pub(super) async fn items(&self, order: &Order<'_>) -> anyhow::Result<(Prepared, Option<String>)> {
-        let whose = For::schedule(order.agent, order.schedule);
+    pub(super) async fn items(
+        &self,
+        firing: &PreparedFiring<'_>,
+    ) -> anyhow::Result<(Prepared, Option<String>)> {
+        let whose = For::schedule(firing.agent, firing.schedule);
         let sources = Arc::clone(&self.engine.loaded().sources);
         let (Some(config), Some(source)) = (whose.config(), sources.source_of(whose)?) else {
             return Ok((Prepared::Skip(SkipReason::NoWork), None));
@@ -56,38 +59,38 @@ impl Errand<'_> {
         let before = self.engine.store.firing(self.schedule, self.key.clone()).await?;
         let made = usize::from(before.is_some_and(|firing| firing.job.is_some()));
         // Only saves a request: the places are counted again when items are taken.
-        if self.places(order, made).await? == 0 {
+        if self.places(firing, made).await? == 0 {
             return Found { made, full: true, ..Found::default() }.outcome(true);
         }
-        let is_time = self.engine.looks_for_expired(config, self.now());
+        let is_time = self.engine.is_expired_search_due(config, self.now());
         if is_time {
-            self.put_back_expired(order, source.as_ref()).await;
+            self.put_back_expired(firing, source.as_ref()).await;
         }
         let candidates = sources.candidates(whose, &FetchOptions::default()).await?;
         let queue = config.queue(&sources.setting().base);
-        if let Err(error) = self.engine.notice(&queue, source.as_ref()).await {
-            warn!(agent = %order.agent.name, "cannot look for items whose results are to be told: {error}");
+        if let Err(error) = self.engine.retry_undelivered(&queue, source.as_ref()).await {
+            warn!(agent = %firing.agent.name, "cannot look for items whose results are to be told: {error}");
         }
         if let Some(quota) = source.quota() {
             let left = quota.rate_limit.map(|info| info.remaining);
             let (requests, unchanged, waits) = (quota.requests, quota.conditional_hits, quota.waits);
-            debug!(agent = %order.agent.name, requests, unchanged, waits, left, "asked for work");
+            debug!(agent = %firing.agent.name, requests, unchanged, waits, left, "asked for work");
         }
         if !self.key.is_fill()
             && let Err(error) = self.review_failed(&queue, source.as_ref(), &candidates, is_time).await
         {
-            warn!(agent = %order.agent.name, "cannot look at items that failed before: {error:#}");
+            warn!(agent = %firing.agent.name, "cannot look at items that failed before: {error:#}");
         }
         let mut found = Found { made, ..Found::default() };
         let mut candidates = candidates.into_iter();
         let mut next = None;
         while !found.full {
-            let picked = self.pick(order, source.as_ref(), (&mut next, &mut candidates), &mut found).await?;
+            let picked = self.pick(firing, source.as_ref(), (&mut next, &mut candidates), &mut found).await?;
             if picked.is_empty() {
                 break;
             }
             let wanted = picked.len();
-            let made = self.claim(order, source.as_ref(), picked).await?;
+            let made = self.claim(firing, source.as_ref(), picked).await?;
             found.made += made;
             // An item that somebody else claimed first leaves its place to the next item.
             found.full &= made == wanted;
@@ -98,37 +101,37 @@ impl Errand<'_> {
 
     /// Returns how many items may be taken now. Items that are being claimed count as places, whichever schedule takes
     /// them. A firing from outside, or by a person, always gets one item, which may have to wait for a place.
-    async fn places(&self, order: &Order<'_>, made: usize) -> anyhow::Result<usize> {
+    async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
-        let claiming = self.engine.store.items_being_claimed(order.agent.name.clone(), self.now()).await?;
-        let free = free_places(self.now(), order.agent, &snapshot).saturating_sub(claiming);
+        let claiming = self.engine.store.items_being_claimed(firing.agent.name.clone(), self.now()).await?;
+        let free = free_places(self.now(), firing.agent, &snapshot).saturating_sub(claiming);
         Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
     }
 
     /// Takes the next items that are trusted and that nobody in this fleet holds, as many as there are free places now.
     async fn pick(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
         (next, candidates): (&mut Option<Judged>, &mut std::vec::IntoIter<WorkItem>),
         found: &mut Found,
     ) -> anyhow::Result<Vec<Picked>> {
         let mut picked = Vec::new();
-        while picked.len() < MOST_AT_ONCE {
+        while picked.len() < MAX_CLAIMS_TOGETHER {
             // The author is judged without the lock, so that other schedules do not wait.
             let judged = match next.take() {
                 Some(judged) => judged,
-                None => match self.judge(order, candidates, found).await {
+                None => match self.judge(firing, candidates, found).await {
                     Some(judged) => judged,
                     None => break,
                 },
             };
-            let _turn = self.engine.taking_turn(&order.agent.name).await;
-            if self.places(order, found.made + picked.len()).await? == 0 {
+            let _turn = self.engine.lock_places(&firing.agent.name).await;
+            if self.places(firing, found.made + picked.len()).await? == 0 {
                 (found.full, *next) = (true, Some(judged));
                 break;
             }
-            if let Some(holder) = self.take(order, source, &judged.item).await? {
+            if let Some(holder) = self.take(firing, source, &judged.item).await? {
                 fault::place("item_taken");
                 picked.push(Picked { holder, item: judged.item, confined: judged.confined });
             }
@@ -139,13 +142,13 @@ impl Errand<'_> {
     /// Returns the next item with an author who is trusted, at least in a sandbox.
     async fn judge(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         candidates: &mut std::vec::IntoIter<WorkItem>,
         found: &mut Found,
     ) -> Option<Judged> {
         for item in candidates {
-            let confined = match self.judge_item(order, &item).await {
-                Ok(Verdict::Refused(why)) => {
+            let confined = match self.judge_item(firing, &item).await {
+                Ok(TrustVerdict::Refused(why)) => {
                     debug!(item = %item.id, "left alone: {why}");
                     found.refused.push(format!("{}: {why}", item.id));
                     continue;
@@ -156,8 +159,8 @@ impl Errand<'_> {
                     found.unknown = Some(error);
                     continue;
                 }
-                Ok(Verdict::Confined(why)) => Some(why),
-                Ok(Verdict::Trusted) => None,
+                Ok(TrustVerdict::Confined(why)) => Some(why),
+                Ok(TrustVerdict::Trusted) => None,
             };
             return Some(Judged { item, confined });
         }
@@ -167,15 +170,15 @@ impl Errand<'_> {
     /// Takes the item's row, and returns the id of its future job if that succeeds.
     async fn take(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
         item: &WorkItem,
     ) -> anyhow::Result<Option<cowhand_core::id::JobId>> {
         let (store, id) = (&self.engine.store, &item.id);
-        if self.tells_again(order, item, source.claimer(item)).await? {
+        if self.report_again(firing, item, source.claimer(item)).await? {
             return Ok(None);
         }
-        let Some(mut taking) = self.taking(order, item.clone())? else { return Ok(None) };
+        let Some(mut taking) = self.taking(firing, item.clone())? else { return Ok(None) };
         // An item that a job has just released waits for the next regular look; otherwise it would be tried without a pause.
         if self.key.is_fill() {
             let polled_at = store.schedule(self.schedule).await?.and_then(|record| record.polled_at);
@@ -204,11 +207,11 @@ impl Errand<'_> {
     /// is returned only after all items are handled.
     async fn claim(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         source: &dyn WorkSource,
         picked: Vec<Picked>,
     ) -> anyhow::Result<usize> {
-        let (fleet, until) = (self.engine.store.fleet_id().await?, self.now().checked_add(HELD)?);
+        let (fleet, until) = (self.engine.store.fleet_id().await?, self.now().checked_add(CLAIM_VALID_FOR)?);
         let claimant = |picked: &Picked| {
             let by = Claimant { fleet: fleet.clone(), holder: picked.holder.to_string(), until };
             (picked.item.id.clone(), by)
@@ -225,7 +228,7 @@ impl Errand<'_> {
                 let why = whole.clone().unwrap_or_else(|| "the work source did not answer".to_owned());
                 Err(WorkSourceError::Other(anyhow::anyhow!(why)))
             };
-            match self.claimed(order, picked, results.next().unwrap_or_else(unanswered), until).await {
+            match self.claimed(firing, picked, results.next().unwrap_or_else(unanswered), until).await {
                 Ok(is_ours) => made += usize::from(is_ours),
                 Err(error) => trouble = trouble.or(Some(error)),
             }
@@ -236,7 +239,7 @@ impl Errand<'_> {
     /// Handles the result of one claim; returns whether a job was made.
     async fn claimed(
         &self,
-        order: &Order<'_>,
+        firing: &PreparedFiring<'_>,
         picked: Picked,
         claimed: Result<ClaimResult, WorkSourceError>,
         until: Timestamp,
@@ -245,11 +248,11 @@ impl Errand<'_> {
         match claimed {
             Ok(ClaimResult::Claimed(item)) => {
                 fault::place("item_claimed");
-                let new = self.job(order, Some(&item), confined);
+                let new = self.job(firing, Some(&item), confined);
                 let of = OfFiring { schedule: self.schedule, key: self.key.clone() };
                 let job = engine.store.hold_item(holder, new, of, until, self.now()).await?;
                 engine.nudge.notify_one();
-                engine.owed.notify_one();
+                engine.outbox.notify_one();
                 Ok(job.is_some())
             }
             Ok(ClaimResult::Refused { reason, message }) => {
@@ -267,7 +270,7 @@ impl Errand<'_> {
             Err(error) => {
                 let reason = format!("the claim did not succeed: {error}");
                 engine.store.give_up_item(holder.to_string(), reason, self.now()).await?;
-                engine.owed.notify_one();
+                engine.outbox.notify_one();
                 Err(error.into())
             }
         }

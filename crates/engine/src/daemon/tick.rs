@@ -3,12 +3,12 @@
 //! A tick takes no input but the time, may be run twice, and is its own retry: each of its actions is a verb of the
 //! store that refuses to do the same thing twice.
 
-use cowhand_core::budget::{SpendLimits, Tells};
+use cowhand_core::budget::{SpendLimits, UsageReporting};
 use cowhand_core::duration;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{CancelReason, Job};
 use cowhand_core::plan::{Action, Snapshot, plan};
-use cowhand_core::policy::{Closed, Misfire, Retry, Timing};
+use cowhand_core::policy::{ClosedBy, Misfire, Retry, Timing};
 use cowhand_core::roster::{Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
@@ -50,7 +50,7 @@ pub struct AtOnce<'a> {
     pub node: &'a str,
     pub lease: SignedDuration,
     /// Callback before a write that will probably start a job.
-    pub expect: &'a (dyn Fn() + Sync),
+    pub prewarm_cgroup: &'a (dyn Fn() + Sync),
     /// Callback that returns whether this process has an attempt task for a job. Then the job is not lost, however late
     /// its lease is renewed: the process may have been suspended between two looks.
     pub holds: &'a (dyn Fn(&JobId) -> bool + Sync),
@@ -65,10 +65,10 @@ impl std::fmt::Debug for AtOnce<'_> {
 }
 
 /// Time before a failed action is tried again.
-const RETRY: SignedDuration = SignedDuration::from_secs(2);
+const ACTION_RETRY_AFTER: SignedDuration = SignedDuration::from_secs(2);
 
 /// Largest number of plans in a tick. A firing makes a job that the next plan starts, so a few plans are enough.
-const MOST_LOOKS: usize = 10;
+const MAX_PLANS: usize = 10;
 
 /// Plans and records everything that is due now.
 pub async fn tick(
@@ -79,7 +79,7 @@ pub async fn tick(
     mut at_once: Option<AtOnce<'_>>,
 ) -> Result<Tick, StoreError> {
     let mut fired = 0;
-    for _ in 0..MOST_LOOKS {
+    for _ in 0..MAX_PLANS {
         let snapshot = Snapshot { uptime: uptime.clone(), ..store.snapshot_of(roster, now).await? };
         let plan = plan(now, roster, &snapshot);
         let mut tick = Tick { wake_at: plan.wake_at, fired, ..Tick::default() };
@@ -90,7 +90,7 @@ pub async fn tick(
                 Ok(news) => changed |= news,
                 Err(error) => {
                     error!("cannot act: {error}");
-                    tick.wake_at = Some(now + RETRY);
+                    tick.wake_at = Some(now + ACTION_RETRY_AFTER);
                 }
             }
         }
@@ -99,7 +99,7 @@ pub async fn tick(
         }
         fired = tick.fired;
     }
-    warn!("more is due than {MOST_LOOKS} looks could decide; going on in the next tick");
+    warn!("more is due than {MAX_PLANS} looks could decide; going on in the next tick");
     Ok(Tick { wake_at: Some(now), fired, ..Tick::default() })
 }
 
@@ -128,9 +128,9 @@ async fn act(
         Action::CancelPrevious { job } => {
             store.cancel_because(job, Some(CancelReason::CancelPrevious), now).await.map(|_| false)
         }
-        Action::Lapse { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
-        Action::Lapse { job, epoch } => {
-            let (retry, silent) = lapse_of(store, roster, &job).await?;
+        Action::Expire { job, .. } if at_once.as_ref().is_some_and(|own| (own.holds)(&job)) => Ok(false),
+        Action::Expire { job, epoch } => {
+            let (retry, silent) = expiry_policy(store, roster, &job).await?;
             let settled = store.release_expired(job.clone(), epoch, silent, retry, now).await?;
             let lost = matches!(settled, Settled::Done(_));
             if lost {
@@ -166,8 +166,8 @@ async fn act(
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let (decision, refused) = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
-                    let occasion = FiringContext::by_clock(known, &key, due);
-                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, occasion, now)
+                    let firing_context = FiringContext::by_clock(known, &key, due);
+                    Dispatch { agent, schedule: known, due: Some(due) }.decision(&key, firing_context, now)
                 }
                 FiringOutcome::Skipped(reason) => (Decision::Skip(reason), closed_by(known, reason, due)),
                 FiringOutcome::Missed => (Decision::Miss, Some(missed_by(&known.timing))),
@@ -176,9 +176,9 @@ async fn act(
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
             let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused) };
             let fired = match &at_once {
-                Some(AtOnce { node, lease, expect, .. }) => {
+                Some(AtOnce { node, lease, prewarm_cgroup, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
-                        expect();
+                        prewarm_cgroup();
                     }
                     let (node, lease) = ((*node).to_owned(), *lease);
                     // A firing by the clock has no work item yet, and no chat.
@@ -219,17 +219,17 @@ fn missed_by(timing: &Timing) -> String {
 /// Returns the note of a firing that the calendar of its schedule does not allow.
 fn closed_by(schedule: &Schedule, reason: SkipReason, due: Timestamp) -> Option<String> {
     let closed = schedule.timing.closed_by(due, schedule.zone.time_zone());
-    closed.filter(|_| reason == SkipReason::OutsideHours).map(Closed::sentence)
+    closed.filter(|_| reason == SkipReason::OutsideHours).map(ClosedBy::sentence)
 }
 
 /// Returns the retry policy of the job's schedule or agent, and whether the runtime reports its usage only at the end.
 /// A job of an agent that was removed from the config is not tried again.
-async fn lapse_of(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
+async fn expiry_policy(store: &Store, roster: &Roster, id: &JobId) -> Result<(Retry, bool), StoreError> {
     let Some(job) = store.job(id.clone()).await? else { return Err(StoreError::NoJob(id.clone())) };
     let Some(agent) = roster.agent(job.agent()) else { return Ok((Retry::default(), false)) };
-    let retry = agent.holding(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
+    let retry = agent.restrictions(&job).schedule().map_or(&agent.retry, |schedule| &schedule.retry);
     let place = store.runs_at(id.clone()).await?;
-    let number = place.and_then(|at| agent.stand_in_at(at.provider.as_deref(), at.runtime.as_deref()));
+    let number = place.and_then(|at| agent.fallback_of(at.provider.as_deref(), at.runtime.as_deref()));
     let other = number.and_then(|number| agent.fallback(number));
-    Ok((retry.clone(), other.as_ref().unwrap_or(agent).tells() == Tells::AllInTheEnd))
+    Ok((retry.clone(), other.as_ref().unwrap_or(agent).usage_reporting() == UsageReporting::AtEnd))
 }

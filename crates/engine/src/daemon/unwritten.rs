@@ -37,19 +37,19 @@ pub(super) fn files(attempt: &Attempt, state: &StateFolder, job: &JobId) -> Tail
 }
 
 /// Returns the files of an attempt's output, with a JSONL in the attempt's own folder as the target.
-pub(super) fn files_aside(attempt: &Attempt) -> TailFiles {
+pub(super) fn files_in_attempt(attempt: &Attempt) -> TailFiles {
     let (stdout, stderr) = (attempt.stdout(), attempt.stderr());
     let (index, number) = (attempt.folder().join(INDEX), attempt.number().unwrap_or(1));
-    TailFiles { stdout, stderr, jsonl: run_blocking(attempt), index, attempt: number, before: None }
+    TailFiles { stdout, stderr, jsonl: unwritten_file(attempt), index, attempt: number, before: None }
 }
 
-fn run_blocking(attempt: &Attempt) -> PathBuf {
+fn unwritten_file(attempt: &Attempt) -> PathBuf {
     attempt.folder().join(UNWRITTEN)
 }
 
 /// Returns whether the raw output of an attempt is not yet in the job's JSONL.
 pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
-    run_blocking(attempt).exists()
+    unwritten_file(attempt).exists()
 }
 
 impl AttemptTask {
@@ -82,7 +82,7 @@ fn write_up(
         tail.advance(now, &mut |_| {})?;
     }
     absent_is_ok(fs::remove_file(attempt.folder().join(INDEX)))?;
-    absent_is_ok(fs::remove_file(run_blocking(attempt)))?;
+    absent_is_ok(fs::remove_file(unwritten_file(attempt)))?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! The clocks of the machine: the periods in which a daemon watched them, their steps, and suspensions.
 
-use cowhand_core::uptime::{Reading, Uptime};
+use cowhand_core::uptime::{ClockReading, Uptime};
 use jiff::SignedDuration;
 use tracing::{info, warn};
 
@@ -31,7 +31,7 @@ pub(super) async fn begin(
 
 impl Daemon {
     /// Notices steps of the wall clock and suspensions of the machine, and records each step once.
-    pub(super) async fn watch_clock(&mut self, reading: Reading) {
+    pub(super) async fn watch_clock(&mut self, reading: ClockReading) {
         let noticed = self.uptime.look(reading);
         let (store, node) = (&self.engine.store, self.engine.home.node.clone());
         if let Some(by) = noticed.step {
@@ -40,7 +40,7 @@ impl Daemon {
                 warn!("cannot record the step of the clock: {error}");
             }
             // After a step, waiting deliveries and hooks may be due, or may wait too long.
-            self.engine.owed.notify_one();
+            self.engine.outbox.notify_one();
             self.engine.hooks.notify_one();
         }
         if let Some(time) = noticed.suspended {

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::context::Engine;
 use crate::prune::files;
-use crate::prune::workspaces::{self as removal, apart};
+use crate::prune::workspaces::{self as removal, run_blocking};
 use crate::view::write_whole;
 use cowhand_run::redact::Redactor;
 use cowhand_run::workspace::{self, Ground};
@@ -24,21 +24,21 @@ use cowhand_system::fault;
 
 /// The directory in which an agent works.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct WorkDir {
     pub(super) directory: PathBuf,
     /// True if `setup` has not run in it.
     pub(super) fresh: bool,
 }
 
 /// Returns the agent's own directory, or the job's workspace, which is made if it does not exist. The error is a sentence.
-pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Result<Desk, String> {
+pub(super) async fn work_dir(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Result<WorkDir, String> {
     let rules = agent.isolation();
     if rules.kind == IsolationKind::Shared {
-        return Ok(Desk { directory: agent.directory.clone(), fresh: false });
+        return Ok(WorkDir { directory: agent.directory.clone(), fresh: false });
     }
     let ground = {
         let (directory, rules) = (agent.directory.clone(), rules.clone());
-        apart(move || Ground::of(&directory, &rules)).await?
+        run_blocking(move || Ground::of(&directory, &rules)).await?
     };
     let node = engine.home.node.clone();
     let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;
@@ -47,17 +47,17 @@ pub(super) async fn desk(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Resu
     if let Some(known) = earlier {
         let whole = known.state != WorkspaceState::Making;
         match workspace::working_directory(&known.workspace, &ground.below) {
-            Ok(directory) if whole => return Ok(Desk { directory, fresh: true }),
+            Ok(directory) if whole => return Ok(WorkDir { directory, fresh: true }),
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
-                apart(move || workspace::remove(&known.workspace, &folder)).await?;
+                run_blocking(move || workspace::remove(&known.workspace, &folder)).await?;
             }
         }
     }
     let below = ground.below.clone();
     let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
-    let (ground, branch) = apart(move || {
+    let (ground, branch) = run_blocking(move || {
         let branch = ground.first_free(&names)?;
         Ok((ground, branch))
     })
@@ -86,7 +86,7 @@ async fn make(
     workspace: Workspace,
     below: PathBuf,
     folder: PathBuf,
-) -> Result<Desk, String> {
+) -> Result<WorkDir, String> {
     let (store, now) = (&engine.store, engine.clock.now());
     let unwritten = |error| format!("cannot write down its workspace: {error}");
     store.note_workspace(workspace.clone(), now).await.map_err(unwritten)?;
@@ -97,7 +97,7 @@ async fn make(
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
         IsolationKind::Clone | IsolationKind::Shared => None,
     };
-    let made = apart(move || {
+    let made = run_blocking(move || {
         workspace::make(&workspace, &below).inspect_err(|_| {
             // The next sweep removes what is left.
             let _ = workspace::remove(&workspace, &folder);
@@ -106,7 +106,7 @@ async fn make(
     let directory = made.await?;
     drop(alone);
     store.keep_workspace(&whole, WorkspaceState::Used, now).await.map_err(unwritten)?;
-    Ok(Desk { directory, fresh: true })
+    Ok(WorkDir { directory, fresh: true })
 }
 
 /// Passes the workspace of this directory on to the job, if no other job uses it. The inner error is a sentence.
@@ -142,7 +142,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
     let (state, redactor) = (engine.home.state.clone(), redactor.clone());
-    let kept = apart(move || {
+    let kept = run_blocking(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
         // An empty diff would mean that nothing was changed.
         let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
@@ -205,7 +205,7 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace
     let mut sum: u64 = 0;
     for known in kept {
         let path = known.workspace.path.clone();
-        let size = apart(move || files::size(&path).map_err(|error| error.to_string())).await;
+        let size = run_blocking(move || files::size(&path).map_err(|error| error.to_string())).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
             warn!(job = %known.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
             0
@@ -288,7 +288,7 @@ pub(super) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
 async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let looked = {
         let workspace = workspace.clone();
-        apart(move || workspace::branch_is_removed(&workspace)).await
+        run_blocking(move || workspace::branch_is_removed(&workspace)).await
     };
     let forgotten = match looked {
         Ok(true) => engine.store.forget_workspace(&workspace).await,

@@ -14,10 +14,10 @@ use cowhand_run::acp::{self, Introduction};
 use cowhand_run::runtime::description::{Description, description};
 
 /// Time limit for the version of a program. Some take a second, and more on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The version text of a program, or why it is not known.
-type Told = Result<String, String>;
+type VersionResult = Result<String, String>;
 
 pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
     // Many agents use the same program.
@@ -29,7 +29,7 @@ pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
     findings
 }
 
-async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Finding {
+async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult>) -> Finding {
     let what = format!("agent {}", agent.name);
     let runtime = agent.runtime();
     let (program, path) = match program(agent).and_then(|program| Ok((located(agent, &program)?, program))) {
@@ -50,16 +50,16 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, Told>) -> Fin
     if about.program.is_none() {
         return Finding::of(what, Ok(path.display().to_string()));
     }
-    let told = match asked.get(&path) {
-        Some(told) => told.clone(),
+    let version = match asked.get(&path) {
+        Some(version) => version.clone(),
         None => said_version(&path, &agent.directory, agent.settings.env.iter()).await,
     };
-    asked.insert(path.clone(), told.clone());
+    asked.insert(path.clone(), version.clone());
     let found = format!("{program} at {}", path.display());
     if let Some(obstacle) = obstacle(agent, runtime) {
         return Finding::of(what, Err(format!("{found}; {obstacle}")));
     }
-    match judge(about, told) {
+    match judge(about, version) {
         Ok(version) => Finding::of(what, Ok(format!("{program} {version} at {}", path.display()))),
         Err(doubt) => Finding { warning: true, ..Finding::of(what, Ok(format!("{found}; {doubt}"))) },
     }
@@ -113,7 +113,7 @@ async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String
         .stderr(Stdio::null());
     let started =
         acp::AgentProcess::start(command).map_err(|error| format!("it could not be started: {error}"))?;
-    acp::introduce(started, PATIENCE).await
+    acp::introduce(started, VERSION_TIMEOUT).await
 }
 
 /// Returns the output of `--version`.
@@ -121,7 +121,7 @@ pub(super) async fn said_version<'a>(
     path: &Path,
     directory: &Path,
     environment: impl Iterator<Item = (&'a String, &'a String)>,
-) -> Told {
+) -> VersionResult {
     let asked = Command::new(path)
         .arg("--version")
         .envs(environment)
@@ -129,20 +129,20 @@ pub(super) async fn said_version<'a>(
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(VERSION_TIMEOUT, asked).await {
         Ok(Ok(output)) if output.status.success() => {
             let said = String::from_utf8_lossy(&output.stdout);
             Ok(said.lines().next().unwrap_or_default().trim().chars().take(100).collect())
         }
         Ok(Ok(output)) => Err(format!("`--version` ended with {}", output.status)),
         Ok(Err(error)) => Err(format!("`--version` could not be run: {error}")),
-        Err(_) => Err(format!("`--version` did not answer within {} seconds", PATIENCE.as_secs())),
+        Err(_) => Err(format!("`--version` did not answer within {} seconds", VERSION_TIMEOUT.as_secs())),
     }
 }
 
 /// Returns the version number, or why it may not work.
-fn judge(about: &Description, told: Told) -> Result<String, String> {
-    let said = told?;
+fn judge(about: &Description, version: VersionResult) -> Result<String, String> {
+    let said = version?;
     let Some(version) = figures(&said) else {
         return Err(format!("its version is unknown: it says {said:?}"));
     };

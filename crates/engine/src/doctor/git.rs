@@ -8,7 +8,7 @@ use super::Finding;
 use super::agents::{figures, find, said_version};
 
 /// First version with `worktree list -z`; everything else that is used is older.
-const OLDEST: [u32; 3] = [2, 36, 0];
+const OLDEST_GIT: [u32; 3] = [2, 36, 0];
 
 /// Checks `git`; returns `None` if no job has its own workspace.
 pub(super) async fn look(roster: &Roster) -> Option<Finding> {
@@ -34,9 +34,9 @@ pub(super) async fn look(roster: &Roster) -> Option<Finding> {
 fn judge(said: Result<String, String>) -> (String, bool) {
     let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match said.map(|said| (figures(&said), said)) {
-        Ok((Some(version), _)) if version >= OLDEST => (written(version), false),
+        Ok((Some(version), _)) if version >= OLDEST_GIT => (written(version), false),
         Ok((Some(version), _)) => {
-            let needed = written(OLDEST);
+            let needed = written(OLDEST_GIT);
             (format!("{} is too old for workspaces, which need {needed},", written(version)), true)
         }
         Ok((None, said)) => (format!("unknown version (it says {said:?})"), true),

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::roster::Roster;
-use cowhand_core::server::Tls;
+use cowhand_core::server::TlsConfig;
 use cowhand_core::trigger::TriggerConfig;
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -27,7 +27,7 @@ use crate::tls::Certificate;
 use cowhand_work::{self as work, SourceHealth, WorkSourceError, WorkSources};
 
 /// Time limit for the answer of a work source.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -90,11 +90,11 @@ pub async fn examine(subject: Subject) -> Vec<Finding> {
     findings
 }
 
-fn certificate(files: &Tls) -> Finding {
+fn certificate(files: &TlsConfig) -> Finding {
     match Certificate::read(files) {
         Ok(certificate) => {
-            let (standing, warning) = certificate.standing(Timestamp::now());
-            Finding { warning, ..Finding::of("certificate", Ok(standing)) }
+            let (validity, warning) = certificate.validity(Timestamp::now());
+            Finding { warning, ..Finding::of("certificate", Ok(validity)) }
         }
         Err(error) => Finding::of("certificate", Err(error.to_string())),
     }
@@ -150,10 +150,10 @@ async fn work_sources(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (agent, config) in queues::named(roster) {
         let found = match sources.source(agent, config) {
-            Ok(source) => tokio::time::timeout(PATIENCE, source.check()).await.unwrap_or_else(|_| {
+            Ok(source) => tokio::time::timeout(SOURCE_TIMEOUT, source.check()).await.unwrap_or_else(|_| {
                 vec![work::SourceFinding::problem(
                     "answer",
-                    format!("none within {} seconds", PATIENCE.as_secs()),
+                    format!("none within {} seconds", SOURCE_TIMEOUT.as_secs()),
                 )]
             }),
             Err(error @ WorkSourceError::GitHubAuth(_)) => {

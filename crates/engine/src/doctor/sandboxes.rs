@@ -2,19 +2,20 @@
 //! is not started; other missing ones are only listed.
 
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::sandbox::{Asked, Container, SandboxKind};
+use cowhand_core::sandbox::{Container, RequestedSandbox, SandboxKind};
 
 use super::Finding;
 use cowhand_run::caps;
 use cowhand_run::sandbox::{ability, docker};
 
 pub(super) fn look(roster: &Roster) -> Vec<Finding> {
-    let wanted = |of: fn(&Asked) -> bool| {
+    let wanted = |of: fn(&RequestedSandbox) -> bool| {
         let names = roster.agents.iter().filter(|agent| agent.sandboxes().any(|asked| of(&asked)));
         names.map(|agent| agent.name.to_string()).collect::<Vec<_>>()
     };
-    let of_docker = |asked: &Asked| asked.kind == SandboxKind::Docker;
-    let containers: Vec<Asked> = roster.agents.iter().flat_map(Agent::sandboxes).filter(of_docker).collect();
+    let of_docker = |asked: &RequestedSandbox| asked.kind == SandboxKind::Docker;
+    let containers: Vec<RequestedSandbox> =
+        roster.agents.iter().flat_map(Agent::sandboxes).filter(of_docker).collect();
     let containers: Vec<&Container> = containers.iter().map(|asked| &asked.container).collect();
     vec![
         finding("landlock", ability::landlock(), &wanted(|asked| asked.kind == SandboxKind::Landlock)),

@@ -82,7 +82,7 @@ impl Machine<'_> {
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let isolated = agent.isolation_of(name).kind != IsolationKind::Shared;
         let mut argv = launch.start.by(&self.program).argv;
-        let desk = self.desk(agent, isolated, &mut argv)?;
+        let work_dir = self.work_dir(agent, isolated, &mut argv)?;
         let about = description(agent.program());
         // The check must not create a folder in anybody's home.
         let homes = if confined { about.homes } else { &[] };
@@ -92,7 +92,7 @@ impl Machine<'_> {
         let setting = SandboxInput {
             asked: &asked,
             base: &agent.directory,
-            directory: &desk,
+            directory: &work_dir,
             isolated,
             runtime: &about,
             environment: &environment,
@@ -105,27 +105,27 @@ impl Machine<'_> {
             program: &self.program,
             stead: confined.then_some(stead.as_path()),
         };
-        let Some(enclosure) = resolve_plan(&setting)? else { return Ok(()) };
-        if enclosure.gateway {
+        let Some(plan) = resolve_plan(&setting)? else { return Ok(()) };
+        if plan.gateway {
             credential_proxy::from(agent, &mut argv, &mut environment)?;
         }
-        if enclosure.kind == SandboxKind::Bubblewrap {
-            try_out(&enclosure, &desk, &self.program)?;
+        if plan.kind == SandboxKind::Bubblewrap {
+            try_out(&plan, &work_dir, &self.program)?;
         }
         Ok(())
     }
 
     /// Returns the working directory. A workspace is an empty folder here, and the program is taken from the agent's directory.
-    fn desk(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, String> {
+    fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, String> {
         if !isolated {
             return Ok(agent.directory.clone());
         }
         if let Some(program) = argv.first_mut().filter(|program| program.contains('/')) {
             *program = agent.directory.join(Path::new(program)).display().to_string();
         }
-        let desk = self.folder.path().join("desk");
-        let made = std::fs::create_dir_all(&desk);
-        made.and_then(|()| desk.canonicalize())
+        let work_dir = self.folder.path().join("desk");
+        let made = std::fs::create_dir_all(&work_dir);
+        made.and_then(|()| work_dir.canonicalize())
             .map_err(|error| format!("a workspace cannot be tried: {error}"))
     }
 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use cowhand_core::ask::{ASK_TIMEOUT, Answer, Ask, AskId, AskState, Asked};
+use cowhand_core::ask::{ASK_TIMEOUT, Ask, AskAnswer, AskId, AskState, AskSubject};
 use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::Job;
-use cowhand_core::permission::{self, Verdict};
-use cowhand_core::roster::Holding;
+use cowhand_core::permission::{self, ToolVerdict};
+use cowhand_core::roster::JobRestrictions;
 use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
@@ -21,7 +21,7 @@ use cowhand_system::digest::sha256;
 
 /// The immediate answer to an agent's ask.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum AskDecision {
     Allowed,
     Denied {
         message: String,
@@ -34,10 +34,10 @@ pub enum Heard {
 const OWN_TOOLS: &str = "mcp__cowhand__";
 
 /// Largest ask in bytes; no person reads more before an approval.
-const LONGEST: usize = 256 << 10;
+const MAX_ASK_SIZE: usize = 256 << 10;
 
 /// Longest stored name of a tool. Real names are shorter; a longer one could only fill the tables.
-const LONGEST_NAME: usize = 200;
+const MAX_TOOL_NAME: usize = 200;
 
 impl Fleet {
     /// Returns the job of a token, if its attempt runs.
@@ -52,23 +52,23 @@ impl Fleet {
         job: &JobId,
         attempt: u32,
         key: String,
-        what: Asked,
-    ) -> Result<Heard, FleetError> {
+        what: AskSubject,
+    ) -> Result<AskDecision, FleetError> {
         let job = self.job(job).await?;
-        if let Asked::Tool { tool, input } = &what {
+        if let AskSubject::Tool { tool, input } = &what {
             match self.verdict(&job, tool, input) {
-                Verdict::Allow => return Ok(Heard::Allowed),
-                Verdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
-                Verdict::Ask => {}
+                ToolVerdict::Allow => return Ok(AskDecision::Allowed),
+                ToolVerdict::Deny { rule } => return self.deny(&job, attempt, tool, rule).await,
+                ToolVerdict::Ask => {}
             }
         }
         let key = sha256(&format!("{key}\n{}", serde_json::to_string(&what).unwrap_or_default()));
         let loaded = self.engine.loaded();
         let agent = loaded.roster.agent(job.agent());
         let what = redacted(what, &self.redactor_of(&job));
-        if serde_json::to_string(&what).is_ok_and(|text| text.len() > LONGEST) {
+        if serde_json::to_string(&what).is_ok_and(|text| text.len() > MAX_ASK_SIZE) {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
-            return Ok(Heard::Denied { message });
+            return Ok(AskDecision::Denied { message });
         }
         let patience = agent.and_then(|agent| agent.settings.ask_timeout);
         let patience = patience.map_or(ASK_TIMEOUT, Interval::duration);
@@ -76,23 +76,29 @@ impl Fleet {
         let expires_at = now.checked_add(patience).unwrap_or(Timestamp::MAX);
         let made = self.store().make_ask(job.id().clone(), attempt, key, what, expires_at, now).await?;
         match made {
-            AskMade::Made(ask) => Ok(Heard::Asked(ask)),
+            AskMade::Made(ask) => Ok(AskDecision::Asked(ask)),
             AskMade::NotRunning => Err(FleetError::NoAttempt { job: job.id().clone(), attempt }),
             AskMade::TooMany => {
                 let message = "this job waits for too many answers already".to_owned();
-                Ok(Heard::Denied { message })
+                Ok(AskDecision::Denied { message })
             }
         }
     }
 
     /// Denies the use of a tool and records it, so that a person can see what the agent tried.
-    async fn deny(&self, job: &Job, attempt: u32, tool: &str, rule: String) -> Result<Heard, FleetError> {
+    async fn deny(
+        &self,
+        job: &Job,
+        attempt: u32,
+        tool: &str,
+        rule: String,
+    ) -> Result<AskDecision, FleetError> {
         let message = format!("the rule {rule} of this fleet denies it; do not try it in another way");
-        let tool = cut(&self.redactor_of(job).redact(tool), 0, LONGEST_NAME);
+        let tool = cut(&self.redactor_of(job).redact(tool), 0, MAX_TOOL_NAME);
         info!(job = %job.id(), %tool, %rule, "denied by a rule");
         let now = self.engine.clock.now();
         self.store().denied(job.id().clone(), attempt, tool, rule, now).await?;
-        Ok(Heard::Denied { message })
+        Ok(AskDecision::Denied { message })
     }
 
     /// Returns the redactor for the secrets of the fleet.
@@ -108,16 +114,20 @@ impl Fleet {
     }
 
     /// Applies the permission rules of the current config, as far as it has the job's agent and schedule.
-    fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> Verdict {
+    fn verdict(&self, job: &Job, tool: &str, input: &serde_json::Value) -> ToolVerdict {
         let roster = self.roster();
-        let Some(agent) = roster.agent(job.agent()) else { return Verdict::Ask };
-        let holding = agent.holding(job);
-        let of_schedule = holding.schedule().and_then(|schedule| schedule.permissions.as_ref());
+        let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
+        let restrictions = agent.restrictions(job);
+        let of_schedule = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
         let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
         // The removed schedule may have denied what the agent's rules allow.
-        let verdict = if matches!(holding, Holding::Gone(_)) { verdict.max(Verdict::Ask) } else { verdict };
+        let verdict = if matches!(restrictions, JobRestrictions::Removed(_)) {
+            verdict.max(ToolVerdict::Ask)
+        } else {
+            verdict
+        };
         // Cowhand's own tools need no approval, because the agent asks with them.
-        if verdict == Verdict::Ask && tool.starts_with(OWN_TOOLS) { Verdict::Allow } else { verdict }
+        if verdict == ToolVerdict::Ask && tool.starts_with(OWN_TOOLS) { ToolVerdict::Allow } else { verdict }
     }
 
     /// Waits until the ask is no longer open, at most for `patience`, and returns it.
@@ -153,7 +163,7 @@ impl Fleet {
         Ok(self.store().open_asks(limit).await?)
     }
 
-    pub async fn answer(&self, id: AskId, answer: Answer) -> Result<Ask, FleetError> {
+    pub async fn answer(&self, id: AskId, answer: AskAnswer) -> Result<Ask, FleetError> {
         let now = self.engine.clock.now();
         self.store().expire_asks(now).await?;
         match self.store().answer_ask(id.clone(), answer, now).await? {
@@ -164,12 +174,14 @@ impl Fleet {
     }
 }
 
-fn redacted(what: Asked, redactor: &Redactor) -> Asked {
+fn redacted(what: AskSubject, redactor: &Redactor) -> AskSubject {
     match what {
-        Asked::Tool { tool, mut input } => {
+        AskSubject::Tool { tool, mut input } => {
             redactor.redact_value(&mut input);
-            Asked::Tool { tool: redactor.redact(&tool).into_owned(), input }
+            AskSubject::Tool { tool: redactor.redact(&tool).into_owned(), input }
         }
-        Asked::Question { question } => Asked::Question { question: redactor.redact(&question).into_owned() },
+        AskSubject::Question { question } => {
+            AskSubject::Question { question: redactor.redact(&question).into_owned() }
+        }
     }
 }

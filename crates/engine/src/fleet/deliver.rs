@@ -74,7 +74,7 @@ impl Fleet {
             let note = Some(note.to_owned());
             NewFiring { schedule: schedule.id, key, due: now, decision, note }
         } else {
-            Dispatch { agent, schedule, due: None }.firing(key, delivery.occasion(now), now)
+            Dispatch { agent, schedule, due: None }.firing(key, delivery.firing_context(now), now)
         };
         let is_prepared_first = matches!(firing.decision, Decision::Prepare(_));
         Ok(match self.store().fire_once(firing, now).await? {

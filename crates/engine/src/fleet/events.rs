@@ -18,7 +18,7 @@ pub struct Subscription {
 }
 
 /// Number of events that are read at once.
-const PAGE: u32 = 100;
+const EVENTS_PER_READ: u32 = 100;
 
 impl Fleet {
     /// Subscribes to the events from now on.
@@ -45,7 +45,7 @@ impl Subscription {
             }
             // Check for the end before reading, so that events before the end are not missed.
             let ended = *self.ended.borrow() || self.ended.has_changed().is_err();
-            let events = self.store.events_after(self.after, PAGE).await?;
+            let events = self.store.events_after(self.after, EVENTS_PER_READ).await?;
             self.page = self.store.with_jobs(events).await?.into();
             if self.page.is_empty() {
                 if ended {

@@ -22,9 +22,9 @@ impl Fleet {
     pub async fn cancel(&self, job: JobId) -> Result<CancelOutcome, FleetError> {
         let answer = self.engine.store.cancel(job.clone(), self.engine.clock.now()).await?;
         // Also sent directly, because a draining fleet makes no more plans.
-        self.engine.wish(&job, StopRequest::Cancel);
+        self.engine.request_stop(&job, StopRequest::Cancel);
         self.nudge();
-        self.engine.owed.notify_one();
+        self.engine.outbox.notify_one();
         self.engine.hooks.notify_one();
         Ok(answer)
     }

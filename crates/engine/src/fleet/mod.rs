@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::context::Engine;
-use crate::daemon::{Contents, Daemon, load};
+use crate::daemon::{ConfigContents, Daemon, load};
 use crate::doctor::Subject;
 use crate::herdctl::Import;
 use crate::lifecycle::Lifecycle;
@@ -52,21 +52,21 @@ use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 pub use crate::error::FleetError;
 pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
-pub use ask::Heard;
+pub use ask::AskDecision;
 pub use deliver::Delivered;
 pub use events::Subscription;
 pub use find_item::find_item;
 pub use known::{known_agent, known_schedule, missing_agent};
-pub use output::{Output, Said};
+pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
 pub use ready::Unready;
-pub use trigger::{Changes, Trigger, Triggered};
+pub use trigger::{JobChanges, Trigger, Triggered};
 
 /// The parameters with which a fleet is started.
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub agents: Agents,
+    pub agents: AgentSource,
     pub state: StateFolder,
     pub clock: Clock,
     /// Path of the `cowhand` program, which is the keeper of each attempt.
@@ -81,7 +81,7 @@ pub struct Options {
 
 /// The source of the agents of a fleet.
 #[derive(Debug, Clone)]
-pub enum Agents {
+pub enum AgentSource {
     /// Root file of the fleet, which can be read again.
     Config(PathBuf),
     Given(Roster),
@@ -94,7 +94,7 @@ pub struct Fleet {
     engine: Arc<Engine>,
     surroundings: Surroundings,
     config: Option<PathBuf>,
-    course: watch::Sender<Lifecycle>,
+    lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
     /// Signal of requested reloads of the config.
     reloads: watch::Sender<()>,
@@ -140,7 +140,7 @@ impl Options {
         let config = config.into();
         Self {
             state: StateFolder::beside(&config),
-            agents: Agents::Config(config),
+            agents: AgentSource::Config(config),
             clock: Clock::System,
             program: program.into(),
             work_sources: SourceRegistry::default(),
@@ -158,14 +158,14 @@ impl Fleet {
         let state = StateFolder::at(absolute(state.path())?);
         let program = if is_bare(&program) { program } else { absolute(&program)? };
         let (config, base, contents) = match agents {
-            Agents::Config(file) => {
+            AgentSource::Config(file) => {
                 let base = file.parent().unwrap_or(Path::new("")).to_owned();
                 // On this thread, because memory that a blocking thread frees would stay with that thread's allocator.
                 let loaded = load(&file)?;
                 (Some(file), base, loaded)
             }
-            Agents::Given(roster) => {
-                let contents = Contents { roster: checked(roster)?, ..Contents::default() };
+            AgentSource::Given(roster) => {
+                let contents = ConfigContents { roster: checked(roster)?, ..ConfigContents::default() };
                 (None, PathBuf::new(), contents)
             }
         };
@@ -176,9 +176,9 @@ impl Fleet {
         let engine = Arc::clone(daemon.engine());
         let started_at = engine.clock.moment();
         unset_secrets::note(&engine).await?;
-        let (course, way) = watch::channel(Lifecycle::Running);
+        let (lifecycle, way) = watch::channel(Lifecycle::Running);
         let (over, ended) = watch::channel(false);
-        let steering = course.clone();
+        let steering = lifecycle.clone();
         tokio::spawn(async move {
             daemon.run(way, &steering).await;
             over.send_replace(true);
@@ -190,7 +190,7 @@ impl Fleet {
             engine,
             surroundings,
             config,
-            course,
+            lifecycle,
             ended,
             reloads,
             config_refused_at,
@@ -278,7 +278,7 @@ impl Fleet {
         // A daemon task that ended without a signal has stopped, too.
         if *self.ended.borrow() || self.ended.has_changed().is_err() {
             FleetStatus::Stopped
-        } else if *self.course.borrow() == Lifecycle::Running {
+        } else if *self.lifecycle.borrow() == Lifecycle::Running {
             FleetStatus::Running
         } else {
             FleetStatus::Stopping
@@ -303,7 +303,7 @@ impl Fleet {
         let alone = Arc::clone(&self.taking).lock_owned().await;
         let roster = checked(Roster { agents, ..Roster::clone(&self.roster()) })?;
         let variables = self.engine.loaded().variables.clone();
-        self.take(Contents { roster, variables, ..Contents::default() }, alone).await
+        self.take(ConfigContents { roster, variables, ..ConfigContents::default() }, alone).await
     }
 
     /// Reads the config again. A config with errors is refused as a whole, and the old one stays.
@@ -367,7 +367,7 @@ impl Fleet {
     }
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
-    async fn take(&self, contents: Contents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
+    async fn take(&self, contents: ConfigContents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
         let (engine, loaded) = (Arc::clone(&self.engine), self.surroundings.loaded(contents));
         let taken = tokio::spawn(async move {
             let _alone = alone;
@@ -402,10 +402,10 @@ impl Fleet {
 
     /// Requests the end without waiting for it. A repeated request speeds it up.
     pub fn begin_stop(&self, how: Stop) {
-        self.course.send_if_modified(|course| {
-            let after = course.after(how, Instant::now());
-            let changed = after != *course;
-            *course = after;
+        self.lifecycle.send_if_modified(|lifecycle| {
+            let after = lifecycle.after(how, Instant::now());
+            let changed = after != *lifecycle;
+            *lifecycle = after;
             changed
         });
     }
@@ -414,9 +414,10 @@ impl Fleet {
     /// jobs are cancelled.
     pub async fn stop(&self, how: Stop) -> Result<(), FleetError> {
         self.begin_stop(how);
-        let mut way = self.course.subscribe();
+        let mut way = self.lifecycle.subscribe();
         let overdue = async {
-            match way.wait_for(|course| !matches!(course, Lifecycle::Draining { .. })).await.as_deref() {
+            match way.wait_for(|lifecycle| !matches!(lifecycle, Lifecycle::Draining { .. })).await.as_deref()
+            {
                 Ok(Lifecycle::Cancelling { overdue: running_jobs @ 1.. }) => *running_jobs,
                 _ => std::future::pending().await,
             }
@@ -433,7 +434,7 @@ impl Fleet {
     /// Waits until the fleet has ended.
     pub async fn ended(&self) -> Result<(), FleetError> {
         self.ended.clone().wait_for(|ended| *ended).await.map_err(|_| FleetError::Died)?;
-        if self.engine.is_homeless() {
+        if self.engine.is_state_folder_lost() {
             let place = self.state_folder().path().display().to_string();
             return Err(FleetError::HomeGone { place });
         }
@@ -451,8 +452,8 @@ struct Surroundings {
 
 impl Surroundings {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
-    fn loaded(&self, contents: Contents) -> Loaded {
-        let Contents { roster, variables, shown, files } = contents;
+    fn loaded(&self, contents: ConfigContents) -> Loaded {
+        let ConfigContents { roster, variables, shown, files } = contents;
         let writable = sandbox::writable(&roster);
         let setting = SourceContext::of_base(&self.base, variables.clone()).clock(self.clock.clone());
         let setting = setting.written_by_agents(writable.clone()).named(roster.name.as_deref());

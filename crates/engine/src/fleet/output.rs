@@ -9,11 +9,11 @@ use serde_json::Map;
 use tokio::sync::watch;
 
 use super::{Fleet, FleetError};
-use crate::output::{Listening, result};
+use crate::output::{OutputReader, result};
 
 /// A message of a job. Job and line together are a cursor from which reading can continue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Said {
+pub struct JobMessage {
     pub job: JobId,
     pub agent: AgentName,
     /// Line number, counted from 1 over all attempts of the job.
@@ -23,27 +23,27 @@ pub struct Said {
 
 /// All messages of a job after a given line, each once and in order.
 #[derive(Debug)]
-pub struct Output {
-    listening: Listening,
+pub struct OutputStream {
+    reader: OutputReader,
     ended: watch::Receiver<bool>,
     agent: AgentName,
     /// The last line that was read.
     line: u64,
-    page: VecDeque<Said>,
+    page: VecDeque<JobMessage>,
 }
 
 impl Fleet {
     /// Returns all messages of a job, and new ones until it has ended.
-    pub async fn output(&self, job: &JobId) -> Result<Output, FleetError> {
+    pub async fn output(&self, job: &JobId) -> Result<OutputStream, FleetError> {
         self.output_after(job, 0).await
     }
 
     /// Returns the same as [`Self::output`], without the first `line` lines.
-    pub async fn output_after(&self, job: &JobId, line: u64) -> Result<Output, FleetError> {
+    pub async fn output_after(&self, job: &JobId, line: u64) -> Result<OutputStream, FleetError> {
         let agent = self.job(job).await?.agent().clone();
         let growth = Some(self.growth_of(job));
-        let listening = Listening::new(self.store(), self.state_folder(), job, line, growth);
-        Ok(Output { listening, ended: self.ended.clone(), agent, line, page: VecDeque::new() })
+        let reader = OutputReader::new(self.store(), self.state_folder(), job, line, growth);
+        Ok(OutputStream { reader, ended: self.ended.clone(), agent, line, page: VecDeque::new() })
     }
 
     /// Returns a signal of new output of the job.
@@ -64,24 +64,24 @@ impl Fleet {
     }
 }
 
-impl Output {
+impl OutputStream {
     /// Returns the next message; `None` once the job has ended and everything is read, or once the fleet has ended,
     /// because nothing else follows the job. The future can be dropped while it waits; the next call continues at the
     /// same message.
     ///
     /// A line that is not a message, which only a person can have written, is returned as `system`.
-    pub async fn next(&mut self) -> Result<Option<Said>, FleetError> {
+    pub async fn next(&mut self) -> Result<Option<JobMessage>, FleetError> {
         loop {
-            if let Some(said) = self.page.pop_front() {
-                return Ok(Some(said));
+            if let Some(message) = self.page.pop_front() {
+                return Ok(Some(message));
             }
             // Check for the end before reading, so that messages before the end are not missed.
             let ended = *self.ended.borrow() || self.ended.has_changed().is_err();
-            match self.listening.more().await? {
+            match self.reader.more().await? {
                 None => return Ok(None),
                 Some(part) if part.is_empty() && ended => return Ok(None),
                 Some(part) if part.is_empty() => tokio::select! {
-                    () = self.listening.grown() => {}
+                    () = self.reader.grown() => {}
                     _ = self.ended.changed() => {}
                 },
                 Some(part) => self.take(&part),
@@ -102,8 +102,8 @@ impl Output {
                     extra: Map::new(),
                 },
             };
-            let (job, agent, line) = (self.listening.job().clone(), self.agent.clone(), self.line);
-            self.page.push_back(Said { job, agent, line, message });
+            let (job, agent, line) = (self.reader.job().clone(), self.agent.clone(), self.line);
+            self.page.push_back(JobMessage { job, agent, line, message });
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use cowhand_core::id::{AgentName, JobId};
 use cowhand_core::job::Job;
-use cowhand_core::retention::{Excess, Limit, Retention};
+use cowhand_core::retention::{Excess, Retention, RetentionLimit};
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Fleet, FleetError, known_agent};
-use crate::prune::{self, Scope};
+use crate::prune::{self, PruneScope};
 use crate::state::StateFolder;
 use cowhand_store::{Pruned, Store};
 
@@ -44,7 +44,7 @@ pub struct PrunedJob {
     /// Size of its files and of its workspace on this machine.
     pub bytes: u64,
     /// The limit that the job exceeded.
-    pub why: Limit,
+    pub why: RetentionLimit,
 }
 
 impl Fleet {
@@ -92,7 +92,7 @@ pub async fn prune(
     if let Some(agent) = &agent {
         known_agent(store, roster, agent).await?;
     }
-    let scope = Scope { agent, limits: retention };
+    let scope = PruneScope { agent, limits: retention };
     let unlimited = scope.is_unlimited(roster);
     let mut excess = scope.excess(store, state, roster, now).await.map_err(failed)?;
     let jobs = excess.iter().map(|excess| excess.job.id.clone());

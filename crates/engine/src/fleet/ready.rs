@@ -20,10 +20,10 @@ pub enum Unready {
 }
 
 /// Time for which a result is reused, however often it is requested.
-const FRESH: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESULT_REUSED_FOR: Duration = Duration::from_secs(1);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of bytes that are written as a test, about the minimum that a job writes.
-const ROOM: usize = 64 << 10;
+const TEST_WRITE_SIZE: usize = 64 << 10;
 
 /// The last result and its time.
 pub(super) type Probed = tokio::sync::Mutex<Option<(Instant, Result<(), Unready>)>>;
@@ -36,7 +36,7 @@ impl Fleet {
         }
         let mut probed = self.probed.lock().await;
         if let Some((at, answer)) = *probed
-            && at.elapsed() < FRESH
+            && at.elapsed() < RESULT_REUSED_FOR
         {
             return answer;
         }
@@ -46,14 +46,14 @@ impl Fleet {
     }
 
     async fn probe(&self) -> Result<(), Unready> {
-        let store = timeout(PATIENCE, self.store().probe_write(self.clock().now())).await;
+        let store = timeout(CHECK_TIMEOUT, self.store().probe_write(self.clock().now())).await;
         if !matches!(store, Ok(Ok(()))) {
             return Err(Unready::Store);
         }
         let folder = self.state_folder().path().to_owned();
         let written = run_blocking(move || -> io::Result<()> {
-            tempfile::tempfile_in(folder)?.write_all(&vec![0; ROOM])
+            tempfile::tempfile_in(folder)?.write_all(&vec![0; TEST_WRITE_SIZE])
         });
-        timeout(PATIENCE, written).await.ok().and_then(Result::ok).ok_or(Unready::Folder)
+        timeout(CHECK_TIMEOUT, written).await.ok().and_then(Result::ok).ok_or(Unready::Folder)
     }
 }

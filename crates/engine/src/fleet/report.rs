@@ -46,8 +46,10 @@ impl Fleet {
         attempt: u32,
         artifacts: Vec<Artifact>,
     ) -> Result<Vec<String>, FleetError> {
-        let desk = self.store().location_of_attempt(job.clone(), attempt).await?;
-        let here = desk.filter(|desk| desk.node == self.engine.home.node).map(|desk| desk.directory);
+        let work_dir = self.store().location_of_attempt(job.clone(), attempt).await?;
+        let here = work_dir
+            .filter(|work_dir| work_dir.node == self.engine.home.node)
+            .map(|work_dir| work_dir.directory);
         let names = tokio::task::spawn_blocking(move || {
             artifacts.into_iter().map(|artifact| name(artifact, here.as_deref())).collect()
         });
@@ -83,15 +85,15 @@ mod tests {
     #[test]
     fn only_what_is_inside_is_an_artifact() {
         let folder = tempfile::tempdir().unwrap();
-        let (desk, secret) = (folder.path().join("desk"), folder.path().join("secret"));
-        fs::create_dir_all(desk.join("out")).unwrap();
-        for file in [desk.join("out/a.txt"), desk.join("b\u{1b}[2J"), secret.clone()] {
+        let (work_dir, secret) = (folder.path().join("desk"), folder.path().join("secret"));
+        fs::create_dir_all(work_dir.join("out")).unwrap();
+        for file in [work_dir.join("out/a.txt"), work_dir.join("b\u{1b}[2J"), secret.clone()] {
             fs::write(file, "").unwrap();
         }
-        symlink(&secret, desk.join("leads-out")).unwrap();
-        symlink("out/a.txt", desk.join("leads-in")).unwrap();
-        symlink("round", desk.join("round")).unwrap();
-        let absolute = desk.join("out/a.txt").display().to_string();
+        symlink(&secret, work_dir.join("leads-out")).unwrap();
+        symlink("out/a.txt", work_dir.join("leads-in")).unwrap();
+        symlink("round", work_dir.join("round")).unwrap();
+        let absolute = work_dir.join("out/a.txt").display().to_string();
         for (path, expected) in [
             ("out/a.txt", Some("out/a.txt")),
             ("./out/../out/a.txt", Some("out/a.txt")),
@@ -107,7 +109,7 @@ mod tests {
             (".", None),
             ("b\u{1b}[2J", None),
         ] {
-            let found = name(Artifact::Path(path.to_owned()), Some(&desk));
+            let found = name(Artifact::Path(path.to_owned()), Some(&work_dir));
             assert_eq!(found.ok().as_deref(), expected, "{path:?}");
         }
         assert_eq!(name(Artifact::Path("out".to_owned()), None), Err(ReportRefused::Elsewhere));

@@ -40,13 +40,14 @@ pub enum Triggered {
 /// The differences of a job from the one it is made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Changes {
+#[schemars(rename = "Changes")]
+pub struct JobChanges {
     pub prompt: Option<String>,
     pub schedule: Option<ScheduleName>,
 }
 
 impl Trigger {
-    fn occasion(&self, key: &FiringKey) -> FiringContext {
+    fn firing_context(&self, key: &FiringKey) -> FiringContext {
         FiringContext { by_page: self.by_page, ..FiringContext::by_hand(key, self.prompt.clone()) }
     }
 }
@@ -63,9 +64,9 @@ impl Fleet {
             None => {
                 let key = Occurrence::Manual(&Uuid::now_v7().to_string()).key(0);
                 let now = self.clock().now();
-                let occasion = &trigger.occasion(&key);
+                let firing_context = &trigger.firing_context(&key);
                 let (due, zone) = (None, &TimeZone::system());
-                let firing = firing::Firing { agent, schedule: None, key: &key, due, occasion, zone };
+                let firing = firing::Firing { agent, schedule: None, key: &key, due, firing_context, zone };
                 Triggered::New(self.store().add_job(firing.job(None, now), now).await?)
             }
         };
@@ -86,8 +87,8 @@ impl Fleet {
         // The key does not depend on the generation, so a used key stays used whatever happens to the schedule.
         let key = Occurrence::Manual(&key).key(0);
         let now = self.clock().now();
-        let occasion = trigger.occasion(&key);
-        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), occasion, now);
+        let firing_context = trigger.firing_context(&key);
+        let firing = Dispatch { agent, schedule, due: None }.firing(key.clone(), firing_context, now);
         let before = match self.store().fire_once(firing, now).await? {
             Fired::Recorded(Some(job)) | Fired::Claimed { job, .. } => return Ok(Triggered::New(job)),
             Fired::Recorded(None) => false,
@@ -126,7 +127,7 @@ impl Fleet {
     }
 
     /// Makes a new job from one that has ended.
-    pub async fn retry(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
+    pub async fn retry(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
         if matches!(before.status(), JobStatus::Pending | JobStatus::Running) {
             return Err(FleetError::NotFinished { job: job.clone(), status: before.status() });
@@ -136,7 +137,7 @@ impl Fleet {
     }
 
     /// Makes a new job that begins with a copy of this job's session.
-    pub async fn fork(&self, job: &JobId, changes: Changes) -> Result<Job, FleetError> {
+    pub async fn fork(&self, job: &JobId, changes: JobChanges) -> Result<Job, FleetError> {
         let before = self.job(job).await?;
         let runtime = self.roster().agent(before.agent()).map(Agent::runtime);
         let of = before.session_id().unwrap_or("none").to_owned();
@@ -154,7 +155,7 @@ impl Fleet {
         before: &Job,
         trigger_type: TriggerType,
         origin: Origin,
-        changes: Changes,
+        changes: JobChanges,
     ) -> Result<Job, FleetError> {
         self.open()?;
         let roster = self.roster();

@@ -12,14 +12,14 @@ use crate::loaded::Loaded;
 use cowhand_store::StoreError;
 
 /// Beginning of the note, by which it is recognised when it has to be removed.
-const NOTE: &str = "its deliveries are refused, because no secret is set";
+const UNSIGNED_NOTE: &str = "its deliveries are refused, because no secret is set";
 
 pub(super) async fn note(engine: &Engine) -> Result<(), StoreError> {
     for (schedule, trouble) in troubles(&engine.loaded(), engine.listens_outside()) {
         if trouble.is_none() {
             let record = engine.store.schedule(schedule).await?;
             let note = record.and_then(|record| record.last_error);
-            if !note.is_some_and(|note| note.starts_with(NOTE)) {
+            if !note.is_some_and(|note| note.starts_with(UNSIGNED_NOTE)) {
                 continue;
             }
         }
@@ -45,7 +45,7 @@ fn troubles(loaded: &Loaded, outside: Option<SocketAddr>) -> Vec<(ScheduleId, Op
             } else {
                 names.join(", ")
             };
-            let trouble = (!is_well).then(|| format!("{NOTE}: {what}"));
+            let trouble = (!is_well).then(|| format!("{UNSIGNED_NOTE}: {what}"));
             if let Some(trouble) = &trouble {
                 warn!(agent = %agent.name, schedule = %schedule.name, "{trouble}");
             }

@@ -16,7 +16,7 @@ use super::Fleet;
 use crate::context::Engine;
 use crate::lifecycle::Lifecycle;
 use crate::trigger::dispatch::Dispatch;
-use crate::trigger::wake::APART;
+use crate::trigger::wake::MIN_WAKE_INTERVAL;
 use cowhand_store::StoreError;
 use cowhand_work::For;
 
@@ -30,7 +30,7 @@ impl Fleet {
         for (_, schedule) in all.filter(|(agent, schedule)| takes_from(agent, schedule, repository)) {
             if let Some(wait) = self.engine.wakes.turn(schedule.id) {
                 let look = look(Arc::clone(&self.engine), schedule.id, delivery.to_owned(), wait);
-                tokio::spawn(until_its_end(self.course.subscribe(), look));
+                tokio::spawn(until_its_end(self.lifecycle.subscribe(), look));
             }
         }
     }
@@ -48,7 +48,7 @@ async fn until_its_end(mut way: watch::Receiver<Lifecycle>, look: impl Future<Ou
         // The stop is checked first, so that a firing that is about to happen does not.
         biased;
         // An error means that the fleet was dropped, which also ends the wait.
-        _ = way.wait_for(|course| *course != Lifecycle::Running) => {}
+        _ = way.wait_for(|lifecycle| *lifecycle != Lifecycle::Running) => {}
         () = look => {}
     }
 }
@@ -59,7 +59,7 @@ async fn look(engine: Arc<Engine>, schedule: ScheduleId, delivery: String, mut w
         tokio::time::sleep(wait).await;
         match try_to_look(&engine, schedule, &delivery).await {
             Ok(true) => return,
-            Ok(false) => wait = APART,
+            Ok(false) => wait = MIN_WAKE_INTERVAL,
             Err(error) => return warn!("cannot look for work out of turn: {error}"),
         }
     }
@@ -94,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_waits_longer_than_its_fleet() {
         for stopped in [true, false] {
-            let (course, way) = watch::channel(Lifecycle::Running);
+            let (lifecycle, way) = watch::channel(Lifecycle::Running);
             let held = Arc::new(());
             let waits = {
                 let held = Arc::clone(&held);
@@ -107,12 +107,12 @@ mod tests {
             tokio::task::yield_now().await;
             assert_eq!((task.is_finished(), Arc::strong_count(&held)), (false, 2));
             if stopped {
-                course.send_modify(|course| {
-                    *course = course.after(Stop::default(), tokio::time::Instant::now());
+                lifecycle.send_modify(|lifecycle| {
+                    *lifecycle = lifecycle.after(Stop::default(), tokio::time::Instant::now());
                 });
                 task.await.unwrap();
             } else {
-                drop(course);
+                drop(lifecycle);
                 task.await.unwrap();
             }
             assert_eq!(Arc::strong_count(&held), 1, "stopped: {stopped}");

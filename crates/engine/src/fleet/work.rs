@@ -9,7 +9,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::{Fleet, FleetError, find_item};
-use crate::queues::{self, HELD_BY_PERSON, ItemStatus, ItemView, Known, Queue};
+use crate::queues::{self, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
@@ -23,7 +23,7 @@ impl Fleet {
     ) -> Result<ItemView, FleetError> {
         let (queue, view) = self.find_item(id, agent, "claim").await?;
         let now = self.clock().now();
-        let until = now.checked_add(HELD_BY_PERSON).unwrap_or(now);
+        let until = now.checked_add(PERSON_CLAIM_VALID_FOR).unwrap_or(now);
         let holder = self.holder(person, &queue, id).await?;
         let taking = NewItemClaim {
             queue: queue.name.clone(),
@@ -50,7 +50,7 @@ impl Fleet {
         match claimed.map_err(|error| error.of_queue(&queue.name)) {
             Ok(ClaimResult::Claimed(item)) => {
                 self.store().hold_for_person(holder.clone(), until, now).await?;
-                let view = queue.view(*item, ItemStatus::Claimed, &Known::default());
+                let view = queue.view(*item, ItemStatus::Claimed, &ItemRows::default());
                 Ok(ItemView { held_by: Some(holder), claimed_by: None, ..view })
             }
             Ok(ClaimResult::Refused { reason, message }) => {
@@ -60,7 +60,7 @@ impl Fleet {
             }
             Err(error) => {
                 self.store().give_up_item(holder, error.to_string(), now).await?;
-                self.engine.owed.notify_one();
+                self.engine.outbox.notify_one();
                 Err(error.into())
             }
         }
@@ -225,7 +225,7 @@ impl Fleet {
                 }
             }
         }
-        self.engine.owed.notify_one();
+        self.engine.outbox.notify_one();
         Ok(view)
     }
 
@@ -239,8 +239,8 @@ impl Fleet {
     }
 
     /// Retries soon the results that could not be delivered before, if their items are in the queue again.
-    pub async fn notice(&self, queue: &Queue) -> Result<(), WorkSourceError> {
-        self.engine.notice(&queue.name, queue.source.as_ref()).await
+    pub async fn retry_undelivered(&self, queue: &Queue) -> Result<(), WorkSourceError> {
+        self.engine.retry_undelivered(&queue.name, queue.source.as_ref()).await
     }
 
     /// Records the action of a person on an item of a queue.

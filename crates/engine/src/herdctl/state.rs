@@ -5,11 +5,11 @@ use cowhand_core::config::node::Node;
 use super::{HerdctlError, HerdctlFolder, field, yaml};
 use cowhand_store::PastSchedule;
 
-const FILE: &str = "state.yaml";
+const STATE_FILE: &str = "state.yaml";
 
 pub(super) fn read(folder: &HerdctlFolder) -> Result<Vec<PastSchedule>, HerdctlError> {
-    let unreadable = |why| HerdctlError::Unreadable { file: folder.0.join(FILE), why };
-    match folder.text(FILE).map_err(|error| unreadable(error.to_string()))? {
+    let unreadable = |why| HerdctlError::Unreadable { file: folder.0.join(STATE_FILE), why };
+    match folder.text(STATE_FILE).map_err(|error| unreadable(error.to_string()))? {
         Some(text) => schedules(&text).map_err(unreadable),
         None => Ok(Vec::new()),
     }

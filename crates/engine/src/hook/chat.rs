@@ -10,18 +10,19 @@ use serde_json::{Value, json};
 
 use super::request::{Reply, Request};
 use super::webhook::value;
-use super::{Errand, RETRIES, Tried};
+use super::{HookCall, RETRIES, Tried};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the text. Discord takes 4096 characters, Slack 3000 without a cut.
 const TEXT_CAP: usize = 2_800;
 pub const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
 
-pub(super) async fn discord(errand: &Errand<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
-    let token = errand.variable(token_env)?;
-    let path = format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PLAIN));
+pub(super) async fn discord(call: &HookCall<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
+    let token = call.variable(token_env)?;
+    let path =
+        format!("channels/{}/messages", percent_encoding::utf8_percent_encode(channel, PERCENT_ENCODED));
     let service = Service::of("COWHAND_DISCORD_API", "https://discord.com/api/v10/");
-    let message = to_discord(&Message::of(errand));
+    let message = to_discord(&Message::of(call));
     match service.post(&path, &format!("Bot {token}"), &message).await? {
         Ok(reply) if reply.status == StatusCode::TOO_MANY_REQUESTS => {
             let told: Value = serde_json::from_str(&reply.body).unwrap_or_default();
@@ -37,13 +38,13 @@ pub(super) async fn discord(errand: &Errand<'_>, channel: &str, token_env: &str)
 }
 
 pub(super) async fn slack(
-    errand: &Errand<'_>,
+    call: &HookCall<'_>,
     channel: &str,
     token_env: Option<&str>,
 ) -> Result<Tried, Tried> {
-    let token = errand.variable(token_env.unwrap_or(SLACK_TOKEN))?;
+    let token = call.variable(token_env.unwrap_or(SLACK_TOKEN))?;
     let service = Service::of("COWHAND_SLACK_API", "https://slack.com/api/");
-    let message = to_slack(channel, &Message::of(errand));
+    let message = to_slack(channel, &Message::of(call));
     match service.post("chat.postMessage", &format!("Bearer {token}"), &message).await? {
         // Slack reports errors in the body.
         Ok(reply) if reply.status == StatusCode::OK => Ok(slack_answered(&reply)),
@@ -67,7 +68,7 @@ fn slack_answered(reply: &Reply) -> Tried {
 }
 
 /// Characters that are percent-encoded: everything but letters, digits and `-`, `_`, `.`.
-const PLAIN: &percent_encoding::AsciiSet =
+const PERCENT_ENCODED: &percent_encoding::AsciiSet =
     &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 struct Service {
@@ -94,7 +95,7 @@ impl Service {
             headers,
             own_headers: HeaderMap::from_iter([(AUTHORIZATION, value(token)?)]),
             body: message.to_string().into_bytes(),
-            timeout: TIMEOUT,
+            timeout: CHAT_TIMEOUT,
             allow_private: self.overridden,
         };
         Ok(request.send().await.map_err(|unsent| unsent.tried(None)))
@@ -113,16 +114,16 @@ struct Message {
 }
 
 impl Message {
-    fn of(errand: &Errand<'_>) -> Self {
-        let context = &errand.context;
+    fn of(call: &HookCall<'_>) -> Self {
+        let context = &call.context;
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (job, result) = (&context["job"], &context["result"]);
-        let event = errand.owed.run.event;
+        let event = call.taken.run.event;
         let error = result["error"].as_str().map(|error| format!("{error}\n\n"));
         let schedule = job["scheduleName"].as_str().map(|name| format!(" · {name}"));
         let took = Duration::from_secs(job["durationMs"].as_u64().unwrap_or_default() / 1000);
         Self {
-            id: format!("{}.{}", errand.owed.job, errand.owed.run.number),
+            id: format!("{}.{}", call.taken.job, call.taken.run.number),
             event,
             title: format!("{}: {event}", word(&context["agent"]["name"])),
             text: cut(

@@ -8,12 +8,12 @@ use tracing::warn;
 
 use cowhand_system::beneath::{NotOpened, Root};
 
-const USUAL: &str = "metadata.json";
-const CAP: u64 = 64 << 10;
+const DEFAULT_METADATA_FILE: &str = "metadata.json";
+const METADATA_CAP: u64 = 64 << 10;
 
 /// The places in which an agent can leave its metadata.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct MetadataPlaces<'a> {
     /// Value of `metadata_file`.
     pub file: Option<&'a str>,
     /// Working directory of the agent.
@@ -25,18 +25,18 @@ pub struct Place<'a> {
 }
 
 /// Reads the metadata. Returns `None` if there is no such file, or if it cannot be used, which is logged.
-pub fn read(place: &Place<'_>, job: &JobId) -> Option<Value> {
+pub fn read(place: &MetadataPlaces<'_>, job: &JobId) -> Option<Value> {
     match contents(place) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let file = place.directory.join(place.file.unwrap_or(USUAL));
+            let file = place.directory.join(place.file.unwrap_or(DEFAULT_METADATA_FILE));
             warn!(%job, "the metadata file {} is ignored: {error}", file.display());
             None
         }
     }
 }
 
-fn contents(place: &Place<'_>) -> Result<Option<Value>, NotOpened> {
+fn contents(place: &MetadataPlaces<'_>) -> Result<Option<Value>, NotOpened> {
     let text = match text(place) {
         Err(NotOpened::Missing) => return Ok(None),
         text => text?,
@@ -44,27 +44,30 @@ fn contents(place: &Place<'_>) -> Result<Option<Value>, NotOpened> {
     Ok(Some(serde_json::from_slice(&text).map_err(std::io::Error::from)?))
 }
 
-fn text(place: &Place<'_>) -> Result<Vec<u8>, NotOpened> {
-    let file = Path::new(place.file.unwrap_or(USUAL));
+fn text(place: &MetadataPlaces<'_>) -> Result<Vec<u8>, NotOpened> {
+    let file = Path::new(place.file.unwrap_or(DEFAULT_METADATA_FILE));
     if let Some(below) = below_workspaces(place) {
-        return match Root::open(place.workspaces)?.directory(&below.top)?.read(&below.rest.join(file), CAP) {
+        return match Root::open(place.workspaces)?
+            .directory(&below.top)?
+            .read(&below.rest.join(file), METADATA_CAP)
+        {
             Err(NotOpened::Outside) => elsewhere(place, file),
             read => read,
         };
     }
-    match Root::configured(place.directory, place.writable)?.read(file, CAP) {
+    match Root::configured(place.directory, place.writable)?.read(file, METADATA_CAP) {
         Err(NotOpened::Outside) => elsewhere(place, file),
         read => read,
     }
 }
 
 /// Reads a file that the config names outside of the agent's directory.
-fn elsewhere(place: &Place<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
+fn elsewhere(place: &MetadataPlaces<'_>, file: &Path) -> Result<Vec<u8>, NotOpened> {
     let file = place.directory.join(file);
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(NotOpened::Outside);
     };
-    Root::configured(folder, place.writable)?.read(Path::new(name), CAP)
+    Root::configured(folder, place.writable)?.read(Path::new(name), METADATA_CAP)
 }
 
 struct Below {
@@ -73,7 +76,7 @@ struct Below {
 }
 
 /// Returns the name of the workspace of the directory, and the rest of its path.
-fn below_workspaces(place: &Place<'_>) -> Option<Below> {
+fn below_workspaces(place: &MetadataPlaces<'_>) -> Option<Below> {
     let folder = place.workspaces.canonicalize().ok()?;
     let mut names = place.directory.strip_prefix(&folder).ok()?.components();
     let top = PathBuf::from(names.next()?.as_os_str());
@@ -88,16 +91,16 @@ mod tests {
     use super::*;
 
     fn said(file: Option<&str>, directory: &Path, workspaces: &Path) -> Result<Option<Value>, String> {
-        let place = Place { file, directory, workspaces, writable: &[directory.to_owned()] };
+        let place = MetadataPlaces { file, directory, workspaces, writable: &[directory.to_owned()] };
         contents(&place).map_err(|error| error.to_string())
     }
 
     #[test]
     fn whatever_the_agent_left() {
         let folder = tempfile::tempdir().unwrap();
-        let desk = folder.path().canonicalize().unwrap();
-        let path = desk.join("metadata.json");
-        let found = || said(None, &desk, Path::new("/nowhere"));
+        let work_dir = folder.path().canonicalize().unwrap();
+        let path = work_dir.join("metadata.json");
+        let found = || said(None, &work_dir, Path::new("/nowhere"));
         assert_eq!(found(), Ok(None));
         fs::write(&path, r#"{"notify": true}"#).unwrap();
         assert_eq!(found(), Ok(Some(serde_json::json!({"notify": true}))));

@@ -82,16 +82,16 @@ const OUTPUT_CAP: usize = 1 << 20;
 const RETRIES: u32 = 4;
 
 /// A hook with its job and its context.
-struct Errand<'a> {
+struct HookCall<'a> {
     engine: &'a Engine,
     loaded: &'a Loaded,
     agent: &'a Agent,
     job: &'a Job,
-    owed: &'a TakenHook,
+    taken: &'a TakenHook,
     context: Value,
 }
 
-impl Errand<'_> {
+impl HookCall<'_> {
     /// Returns an environment variable, or one of `.env`.
     fn variable(&self, name: &str) -> Result<String, Tried> {
         let found = self.loaded.sources.setting().variable(name);
@@ -100,15 +100,15 @@ impl Errand<'_> {
 }
 
 /// Tries the hook once, or follows the process that an earlier daemon started for it.
-pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &TakenHook) -> Tried {
+pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> Tried {
     let loaded = engine.loaded();
-    let redactor = redactor_over(&loaded, loaded.roster.agent(&owed.agent));
-    if let Some(begun) = shell::take_up(engine, owed).await {
+    let redactor = redactor_over(&loaded, loaded.roster.agent(&taken.agent));
+    if let Some(begun) = shell::take_up(engine, taken).await {
         return begun.redacted(&redactor);
     }
-    let agent = loaded.roster.agent(&owed.agent);
+    let agent = loaded.roster.agent(&taken.agent);
     let Some((agent, hook)) =
-        agent.and_then(|agent| Some((agent, HookOutline::find(&agent.settings, &owed.run)?)))
+        agent.and_then(|agent| Some((agent, HookOutline::find(&agent.settings, &taken.run)?)))
     else {
         return Tried::skipped("it is no longer in the config");
     };
@@ -122,11 +122,11 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, owed: &TakenHook) -> Tried {
     if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
         return Tried::skipped(format!("`when: {path}` does not hold"));
     }
-    let errand = Errand { engine, loaded: &loaded, agent, job, owed, context };
-    errand.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
+    let call = HookCall { engine, loaded: &loaded, agent, job, taken, context };
+    call.go(hook).await.redacted(&redactor.and(secrets::of_hook(hook)))
 }
 
-impl Errand<'_> {
+impl HookCall<'_> {
     async fn go(&self, hook: &Hook) -> Tried {
         let tried = match &hook.action {
             HookAction::Shell { command, timeout } => shell::run(self, command, *timeout).await,

@@ -15,7 +15,7 @@ use cowhand_run::address::{self, Unreachable};
 const MOST_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
 /// Longest pause between tries, even if the server asks for a longer one.
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+const MAX_REQUEST_PAUSE: Duration = Duration::from_mins(5);
 
 #[derive(Debug)]
 pub(super) struct Request {
@@ -164,7 +164,7 @@ async fn reply(mut response: Response) -> Result<Reply, Unsent> {
         }
     }
     body.truncate(BODY_CAP);
-    let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
+    let retry_after = retry_after.map(|seconds| Duration::from_secs(seconds).min(MAX_REQUEST_PAUSE));
     Ok(Reply { status, retry_after, body: String::from_utf8_lossy(&body).into_owned() })
 }
 

@@ -10,7 +10,7 @@ use cowhand_core::hook::HookKind;
 use jiff::SignedDuration;
 use tracing::warn;
 
-use super::{Errand, Tried};
+use super::{HookCall, Tried};
 use crate::context::Engine;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};
@@ -29,37 +29,37 @@ const GRACE_MS: u64 = 2_000;
 /// Limit for each stream. Less is stored, so that no secret is cut in two and therefore not recognised.
 const OUTPUT_BYTES: u64 = 64 << 10;
 /// Interval between two looks without activity.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_EVERY: Duration = Duration::from_millis(500);
 /// Time beyond the hook's limit after which the daemon kills the hook itself.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+const KILL_AFTER_TIMEOUT: SignedDuration = SignedDuration::from_secs(20);
 
 /// Follows a hook that was already started. It is never started again, because nobody knows how far it came. Returns
 /// `None` if it never began.
-pub(super) async fn take_up(engine: &Engine, owed: &TakenHook) -> Option<Tried> {
-    let before = owed.begun_by.as_ref().filter(|_| owed.run.kind == HookKind::Shell)?;
+pub(super) async fn take_up(engine: &Engine, taken: &TakenHook) -> Option<Tried> {
+    let before = taken.begun_by.as_ref().filter(|_| taken.run.kind == HookKind::Shell)?;
     if *before != engine.home.node {
         return Some(Tried::failed(format!("lost: the node {before} ran it and is gone")));
     }
-    let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
+    let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
     if is_missing(attempt.folder()) {
         return None;
     }
     match (attempt.on_blocking_thread(Attempt::state).await, attempt.began()) {
         (Ok(AttemptState::Gone), Ok(false)) => None,
-        _ => Some(follow(engine, owed, &attempt).await),
+        _ => Some(follow(engine, taken, &attempt).await),
     }
 }
 
-pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>) -> Result<Tried, Tried> {
-    let (engine, owed) = (errand.engine, errand.owed);
-    let attempt = Attempt::of_hook(engine.home.state.path(), &owed.job, owed.run.number);
+pub(super) async fn run(call: &HookCall<'_>, command: &str, timeout: Option<u64>) -> Result<Tried, Tried> {
+    let (engine, taken) = (call.engine, call.taken);
+    let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
     let own = launch::own_environment();
-    let environment = launch::environment(errand.agent, errand.job, own, &errand.loaded.variables);
+    let environment = launch::environment(call.agent, call.job, own, &call.loaded.variables);
     let environment: Vec<_> = environment.into_iter().collect();
     let start = StartSpec {
         // From a file, not as an argument: a variable that the config put into the command may be a secret.
         argv: vec!["sh".to_owned(), attempt.private().join(COMMAND).display().to_string()],
-        directory: errand.agent.directory.clone(),
+        directory: call.agent.directory.clone(),
         stop_signal: StopSignal::Terminate,
         grace_ms: GRACE_MS,
         reader: None,
@@ -69,14 +69,14 @@ pub(super) async fn run(errand: &Errand<'_>, command: &str, timeout: Option<u64>
     let launched = attempt
         .clear()
         .and_then(|()| attempt.write_private(&[(COMMAND.to_owned(), format!("{command}\n"))]))
-        .and_then(|()| attempt.launch(&engine.program, &start, &errand.context.to_string(), &environment));
+        .and_then(|()| attempt.launch(&engine.program, &start, &call.context.to_string(), &environment));
     let mut keeper = launched.map_err(|error| not_launched(&error))?;
     fault::place("hook_launched");
     // Reaped when it ends, however long that takes.
     if let Err(error) = std::thread::Builder::new().spawn(move || keeper.wait()) {
-        warn!(job = %owed.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
+        warn!(job = %taken.job, "nobody waits for the keeper of its hook, which will be a zombie: {error}");
     }
-    Ok(follow(engine, owed, &attempt).await)
+    Ok(follow(engine, taken, &attempt).await)
 }
 
 const COMMAND: &str = "command";
@@ -92,33 +92,33 @@ fn not_launched(error: &io::Error) -> Tried {
     Tried::failed(reason)
 }
 
-async fn follow(engine: &Engine, owed: &TakenHook, attempt: &Attempt) -> Tried {
+async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> Tried {
     let wake = engine.watch.folder(attempt.folder());
     let limit =
         attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
-        let standing = attempt.on_blocking_thread(Attempt::state).await;
-        let ending = match standing {
+        let state = attempt.on_blocking_thread(Attempt::state).await;
+        let ending = match state {
             Ok(AttemptState::Ended(ending)) => ending,
             Ok(AttemptState::Gone) => return ended(attempt, None, limit),
             Ok(AttemptState::Kept | AttemptState::Unkept) => {
-                let began = owed.run.started_at.unwrap_or_else(|| engine.clock.now());
+                let began = taken.run.started_at.unwrap_or_else(|| engine.clock.now());
                 let age = engine.clock.now().duration_since(began);
-                if let Ok(AttemptState::Unkept) = standing
+                if let Ok(AttemptState::Unkept) = state
                     && let Err(error) = attempt.on_blocking_thread(Attempt::end_leftovers).await
                 {
-                    warn!(job = %owed.job, "what its hook has left cannot be ended at the moment: {error}");
+                    warn!(job = %taken.job, "what its hook has left cannot be ended at the moment: {error}");
                 }
-                if age > limit.saturating_add(PATIENCE) {
+                if age > limit.saturating_add(KILL_AFTER_TIMEOUT) {
                     // The keeper hangs or has ended. The next look shows whether a process was left.
                     if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
-                        warn!(job = %owed.job, "its hook cannot be killed at the moment: {error}");
+                        warn!(job = %taken.job, "its hook cannot be killed at the moment: {error}");
                     }
                 }
                 tokio::select! {
                     () = wake.changed() => {}
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_EVERY) => {}
                 }
                 continue;
             }

@@ -9,28 +9,28 @@ use reqwest::{Method, Url};
 use ring::hmac::{HMAC_SHA256, Key, sign};
 
 use super::request::{Reply, Request, Unsent};
-use super::{Errand, Tried};
+use super::{HookCall, Tried};
 
 const TIMEOUT_MS: u64 = 10_000;
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
 /// Header with an id that is the same for each try, so that a receiver can distinguish a repetition from another job.
 const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
 
-pub(super) async fn send(errand: &Errand<'_>, action: &HookAction) -> Result<Tried, Tried> {
+pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Tried, Tried> {
     let HookAction::Webhook { url, method, headers, timeout, secret, secret_env, retries, allow_private } =
         action
     else {
         return Err(Tried::failed("it is no webhook"));
     };
-    let body = errand.context.to_string().into_bytes();
+    let body = call.context.to_string().into_bytes();
     let secret = match (secret, secret_env) {
         (Some(secret), _) => Some(secret.clone()),
-        (None, Some(name)) => Some(errand.variable(name)?),
+        (None, Some(name)) => Some(call.variable(name)?),
         (None, None) => None,
     };
     let mut public = HeaderMap::new();
     public.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    public.insert(DELIVERY, value(&format!("{}.{}", errand.owed.job, errand.owed.run.number))?);
+    public.insert(DELIVERY, value(&format!("{}.{}", call.taken.job, call.taken.run.number))?);
     if let Some(secret) = secret {
         public.insert(SIGNATURE, value(&signature(secret.as_bytes(), &body))?);
     }

@@ -19,18 +19,18 @@ use cowhand_store::Store;
 use cowhand_system::fault;
 
 /// Number of jobs that are removed in one transaction.
-const TOGETHER: usize = 100;
+const MAX_JOBS_PER_TRANSACTION: usize = 100;
 
 /// The jobs to consider, and the limits.
 #[derive(Debug, Clone, Default)]
-pub struct Scope {
+pub struct PruneScope {
     /// Agent of the jobs; unset means all agents, including those that were removed from the config.
     pub agent: Option<AgentName>,
     /// Limits for this call, with precedence over the config.
     pub limits: Retention,
 }
 
-impl Scope {
+impl PruneScope {
     fn policy(&self, roster: &Roster, agent: &AgentName) -> Retention {
         self.limits.over(roster.retention(agent))
     }
@@ -77,7 +77,7 @@ pub async fn prune(
 ) -> anyhow::Result<Vec<Excess>> {
     let mut pruned = Vec::new();
     let mut left = Ok(());
-    for part in excess.chunks(TOGETHER) {
+    for part in excess.chunks(MAX_JOBS_PER_TRANSACTION) {
         let asked = part.iter().map(|excess| (excess.job.id.clone(), excess.limit)).collect();
         let gone = store.prune(asked, now).await?;
         fault::place("pruned");

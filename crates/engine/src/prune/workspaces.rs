@@ -79,7 +79,7 @@ pub(crate) async fn remove(
     now: Timestamp,
 ) -> Result<(), String> {
     let (folder, known) = (folder(state)?, workspace.clone());
-    let left = apart(move || workspace::remove(&known, &folder)).await;
+    let left = run_blocking(move || workspace::remove(&known, &folder)).await;
     fault::place("workspace-removed");
     let written = match left? {
         Left::Nothing => store.forget_workspace(workspace).await,
@@ -97,7 +97,7 @@ pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, String> {
 }
 
 /// Runs a function on a blocking thread, because git can be slow.
-pub(crate) async fn apart<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?

@@ -7,7 +7,7 @@ use cowhand_core::roster::Roster;
 use cowhand_core::work::WorkItemId;
 use indexmap::IndexMap;
 
-use super::{ItemView, Known, Queue, places};
+use super::{ItemRows, ItemView, Queue, places};
 use cowhand_store::Store;
 use cowhand_work::{For, SOURCE_READ_TIMEOUT, WorkSourceError, within};
 
@@ -18,7 +18,7 @@ pub(crate) async fn holders(
     id: &WorkItemId,
     store: &Store,
 ) -> Result<Vec<(Queue, ItemView)>, WorkSourceError> {
-    let known = Known::read(store).await?;
+    let known = ItemRows::read(store).await?;
     let (mut found, mut unreadable) = (Vec::new(), None);
     for queue in queues {
         if queue.source.source_type() != id.source() {

@@ -3,7 +3,7 @@
 mod find;
 pub mod given_up;
 mod not_taken;
-pub mod noticed;
+pub mod seen_again;
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use given_up::GivenUp;
 pub(crate) use not_taken::not_taken;
 
 /// Time for which a claim of a person is valid without a renewal. A person takes longer than a job.
-pub(crate) const HELD_BY_PERSON: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const PERSON_CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(24);
 
 /// One queue, and the agents that take items from it.
 #[derive(Debug, Clone)]
@@ -185,7 +185,7 @@ pub async fn items(
     store: &Store,
     claimed: bool,
 ) -> Result<Vec<ItemView>, WorkSourceError> {
-    let known = Known::read(store).await?.of(&queue.name);
+    let known = ItemRows::read(store).await?.of(&queue.name);
     let available = sources.all(queue.source.as_ref(), &FetchOptions::default()).await?;
     let mut views: Vec<ItemView> =
         available.into_iter().map(|item| queue.view(item, ItemStatus::Available, &known)).collect();
@@ -230,7 +230,7 @@ pub async fn items(
 
 /// Returns the items of a queue that this fleet holds, for a source that cannot be reached.
 pub async fn in_hand(queue: &Queue, store: &Store) -> Result<Vec<ItemView>, WorkSourceError> {
-    let known = Known::read(store).await?.of(&queue.name);
+    let known = ItemRows::read(store).await?.of(&queue.name);
     let items = known.held.iter().map(|held| held.item.clone());
     Ok(items.map(|item| queue.view(item, ItemStatus::Claimed, &known)).collect())
 }
@@ -250,12 +250,13 @@ pub struct UntoldItem {
 }
 
 /// Time after which an undelivered result is listed, even if its first delivery is still under way.
-const NOT_ANSWERED: SignedDuration = SignedDuration::from_secs(10);
+const UNDELIVERED_LISTED_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 /// Returns the results that could not be delivered yet, without a request to the sources.
 pub async fn untold(store: &Store, now: Timestamp) -> Result<Vec<UntoldItem>, StoreError> {
-    let is_late =
-        |since: Option<Timestamp>| since.is_some_and(|since| now.duration_since(since) >= NOT_ANSWERED);
+    let is_late = |since: Option<Timestamp>| {
+        since.is_some_and(|since| now.duration_since(since) >= UNDELIVERED_LISTED_AFTER)
+    };
     let items = store.items().await?.into_iter().filter_map(|held| {
         let ItemState::Closing { last_error, since, .. } = held.state else { return None };
         let not_yet = || is_late(since).then(|| "its source has not answered yet".to_owned());
@@ -280,7 +281,7 @@ pub(crate) async fn seen_again(
     sources: &WorkSources,
     store: &Store,
 ) -> Result<Vec<String>, WorkSourceError> {
-    let mut untold = Known::read(store).await?.of(queue).held;
+    let mut untold = ItemRows::read(store).await?.of(queue).held;
     untold.retain(|held| matches!(&held.state, ItemState::Closing { last_error: Some(_), .. }));
     if untold.is_empty() {
         return Ok(Vec::new());
@@ -299,12 +300,12 @@ fn claims(source: &dyn WorkSource, held: &HeldItem, item: &WorkItem) -> bool {
 
 /// The rows of the store about items.
 #[derive(Debug, Clone, Default)]
-pub struct Known {
+pub struct ItemRows {
     pub held: Vec<HeldItem>,
     pub failed: Vec<ItemFailures>,
 }
 
-impl Known {
+impl ItemRows {
     pub async fn read(store: &Store) -> Result<Self, WorkSourceError> {
         let other = |error: StoreError| WorkSourceError::Other(error.into());
         let held = store.items().await.map_err(other)?;
@@ -323,7 +324,7 @@ impl Known {
 impl Queue {
     /// Describes an item. A row of the store has precedence over a list from outside, which may be a moment old. A
     /// given-up item that is offered again is available, because a person has put it back.
-    pub fn view(&self, item: WorkItem, status: ItemStatus, known: &Known) -> ItemView {
+    pub fn view(&self, item: WorkItem, status: ItemStatus, known: &ItemRows) -> ItemView {
         let row = known.held.iter().find(|held| held.item.id == item.id);
         let row = row.or_else(|| known.held.iter().find(|held| claims(self.source.as_ref(), held, &item)));
         let failed = known.failed.iter().find(|failed| failed.id == item.id);
@@ -367,11 +368,11 @@ impl Queue {
         id: &WorkItemId,
         store: &Store,
     ) -> Result<Option<ItemView>, WorkSourceError> {
-        self.find(id, &Known::read(store).await?).await.map_err(|error| error.of_queue(&self.name))
+        self.find(id, &ItemRows::read(store).await?).await.map_err(|error| error.of_queue(&self.name))
     }
 
     /// Returns one item. An item that this fleet holds is found even if its source cannot be read.
-    async fn find(&self, id: &WorkItemId, known: &Known) -> Result<Option<ItemView>, WorkSourceError> {
+    async fn find(&self, id: &WorkItemId, known: &ItemRows) -> Result<Option<ItemView>, WorkSourceError> {
         let known = known.of(&self.name);
         let held = known.held.iter().find(|held| held.item.id == *id).map(|held| held.item.clone());
         let is_held = held.is_some();

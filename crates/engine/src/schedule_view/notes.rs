@@ -1,7 +1,7 @@
 //! Explanations why a schedule does not fire, or why a firing did not run.
 
-use cowhand_core::plan::{AwaitedSeat, AwaitedStart, LiveJob, LiveState, Snapshot, free_places};
-use cowhand_core::policy::Closed;
+use cowhand_core::plan::{AwaitedStart, LiveJob, LiveState, SlotWait, Snapshot, free_places};
+use cowhand_core::policy::ClosedBy;
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
@@ -31,14 +31,14 @@ impl ScheduleView {
         let is_delay = matches!(schedule.trigger, TriggerConfig::Delay { .. });
         let done = snapshot.schedules.get(&schedule.id).is_some_and(ScheduleRecord::is_done);
         if self.status == ScheduleStatus::Finished && is_delay && !done {
-            return self.noted(SkipReason::NotDue, None, Closed::EndAt.sentence());
+            return self.noted(SkipReason::NotDue, None, ClosedBy::EndAt.sentence());
         }
         if !matches!(self.status, ScheduleStatus::Idle | ScheduleStatus::Running) {
             return self;
         }
         if let Some(over) = roster.over_budget(agent, &snapshot.ledger, now) {
             let is_put_off = self.skip_reason == Some(SkipReason::NotDue)
-                && !over.may_pass()
+                && !over.fits_after_running()
                 && self.is_put_off(schedule, over.until, now);
             if is_put_off || matches!(self.skip_reason, Some(SkipReason::UnsupportedType) | None) {
                 self.skip_reason = Some(SkipReason::OverBudget);
@@ -110,7 +110,7 @@ impl ScheduleView {
         let Some(closed) = schedule.timing.closed_by(now, zone) else { return self };
         let opens = schedule.timing.next_allowed(now, zone);
         match (schedule.trigger.driver(), self.skip_reason, closed) {
-            (Driver::Clock, Some(SkipReason::NotDue), Closed::StartAt(_)) => {
+            (Driver::Clock, Some(SkipReason::NotDue), ClosedBy::StartAt(_)) => {
                 self.noted(SkipReason::NotDue, opens, closed.sentence())
             }
             (Driver::Clock, Some(SkipReason::OutsideHours), _) => {
@@ -136,8 +136,8 @@ impl ScheduleView {
             return None;
         }
         match schedule.timing.closed_by(named, zone)? {
-            Closed::EndAt => None,
-            closed @ Closed::StartAt(_) => Some(closed.sentence()),
+            ClosedBy::EndAt => None,
+            closed @ ClosedBy::StartAt(_) => Some(closed.sentence()),
             closed => Some(format!("{named:.0} is passed over: {}", closed.sentence())),
         }
     }
@@ -166,7 +166,7 @@ fn slot(
     schedule: &Schedule,
     snapshot: &Snapshot,
     now: Timestamp,
-) -> Option<AwaitedSeat> {
+) -> Option<SlotWait> {
     let runs = |job: &&LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Running { .. });
     if snapshot.jobs.iter().filter(runs).count() >= agent.max_concurrent as usize {
         return None;
@@ -175,7 +175,7 @@ fn slot(
         job.schedule == Some(schedule.id)
             && matches!(job.state, LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now))
     };
-    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.seat_of(roster, agent, job, now))
+    snapshot.jobs.iter().filter(waits).find_map(|job| snapshot.slot_wait(roster, agent, job, now))
 }
 
 /// Explains why the oldest requeued job of the schedule waits, and until when.

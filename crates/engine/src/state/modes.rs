@@ -11,7 +11,7 @@ use super::StateFolder;
 use cowhand_system::closed::{advice, closed_folder, reopen};
 
 /// Entries of the folder that only the owner may use, in addition to the folder itself.
-const OWN: [&str; 11] = [
+const PRIVATE_ENTRIES: [&str; 11] = [
     "jobs",
     "attempts",
     "talk",
@@ -26,13 +26,13 @@ const OWN: [&str; 11] = [
 ];
 
 /// Paths with a logged change, so that each is logged once.
-static TOLD: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
+static LOGGED_PATHS: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 
 /// Restores the owner's mode of each path, as far as possible. A folder has to come before its contents.
 pub(crate) fn restore(paths: &[&Path]) {
     for path in paths {
         let Ok(Some(mode)) = reopen(path) else { continue };
-        let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = LOGGED_PATHS.lock().unwrap_or_else(PoisonError::into_inner);
         if told.get_or_insert_default().insert((*path).to_owned()) {
             let (path, kind) = (path.display(), if path.is_dir() { 700 } else { 600 });
             warn!(
@@ -73,7 +73,7 @@ impl StateFolder {
     /// Restores the owner's mode of the folder and of its entries.
     pub(crate) fn restore_modes(&self) {
         restore(&[&self.0]);
-        for name in OWN {
+        for name in PRIVATE_ENTRIES {
             restore(&[&self.0.join(name)]);
         }
     }

@@ -1,6 +1,6 @@
 //! The collector of traces: from the config, or from the standard variables of OpenTelemetry.
 
-use cowhand_core::shape::Traces;
+use cowhand_core::shape::TracesConfig;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -16,7 +16,7 @@ const PATH: &str = "v1/traces";
 impl Collector {
     /// Returns the configured collector; `None` if there is none.
     pub(super) fn wanted(
-        config: Option<&Traces>,
+        config: Option<&TracesConfig>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, String> {
         if let Some(traces) = config {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     fn wanted(config: Option<&str>, variables: &[(&str, &str)]) -> Result<Option<(String, String)>, String> {
-        let config: Option<Traces> = config.map(|json| serde_json::from_str(json).unwrap());
+        let config: Option<TracesConfig> = config.map(|json| serde_json::from_str(json).unwrap());
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };

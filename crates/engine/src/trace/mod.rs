@@ -30,15 +30,15 @@ use span::{Ids, Span};
 use tool::Calls;
 
 /// Number of events that are read at once.
-const PAGE: u32 = 500;
+const EVENTS_PER_READ: u32 = 500;
 /// Number of spans after which they are sent; those of the last job may exceed it.
 const MANY_SPANS: usize = 2000;
 /// Time before a failed store is asked again.
-const RETRY: Duration = Duration::from_secs(5);
+const STORE_RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Time limit at the stop. Traces that are not sent by then are sent at the next start.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const TRACE_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// File in the state folder with the last event of which the traces are sent or given up.
-const CURSOR: &str = "traces";
+const TRACE_CURSOR: &str = "traces";
 
 /// The task that sends traces, if a collector is configured.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Traces {
         });
         let Some(exporter) = exporter else {
             // Events before traces are configured again are not sent then.
-            if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(CURSOR))) {
+            if let Err(error) = absent_is_ok(fs::remove_file(engine.home.state.path().join(TRACE_CURSOR))) {
                 warn!("how far traces were sent is not forgotten: {error}");
             }
             return Ok(Self(None));
@@ -79,7 +79,7 @@ impl Traces {
     pub async fn stop(&mut self) {
         let Some((stop, mut task)) = self.0.take() else { return };
         stop.send_replace(true);
-        if tokio::time::timeout(LAST_WORDS, &mut task).await.is_err() {
+        if tokio::time::timeout(TRACE_STOP_TIMEOUT, &mut task).await.is_err() {
             info!("some traces are not sent yet; they will be at the next start");
             task.abort();
             // After the abort, the task does not hold the state folder any more.
@@ -99,7 +99,7 @@ impl Drop for Traces {
 
 /// Returns the cursor of the last daemon, unless it sent no traces or the store is a different one.
 async fn first(engine: &Engine) -> Result<i64, StoreError> {
-    let known = fs::read_to_string(engine.home.state.path().join(CURSOR)).ok();
+    let known = fs::read_to_string(engine.home.state.path().join(TRACE_CURSOR)).ok();
     let known = known.and_then(|text| text.trim().parse().ok());
     let newest = engine.store.last_event().await?;
     Ok(known.filter(|known| (0..=newest).contains(known)).unwrap_or(engine.home.first_event))
@@ -127,7 +127,7 @@ impl Follower {
             if let Err(error) = looked {
                 warn!("cannot look for jobs to trace: {error}");
                 // If a stop is requested meanwhile, the loop reads once more.
-                let _ = tokio::time::timeout(RETRY, stop.changed()).await;
+                let _ = tokio::time::timeout(STORE_RETRY_AFTER, stop.changed()).await;
                 continue;
             }
             tokio::select! {
@@ -140,7 +140,7 @@ impl Follower {
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         loop {
             self.pending.clear();
-            let events = self.engine.store.events_after(self.cursor, PAGE).await?;
+            let events = self.engine.store.events_after(self.cursor, EVENTS_PER_READ).await?;
             let Some(last) = events.last().map(|event| event.seq) else { return Ok(()) };
             let mut any = false;
             for event in events {
@@ -211,7 +211,7 @@ impl Follower {
     }
 
     fn remember(&self) {
-        let path = self.engine.home.state.path().join(CURSOR);
+        let path = self.engine.home.state.path().join(TRACE_CURSOR);
         if let Err(error) = write_whole(&path, self.cursor.to_string().as_bytes()) {
             warn!("traces may be sent again: {}: {error}", path.display());
         }

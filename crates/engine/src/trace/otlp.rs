@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use super::collector::Collector;
-use super::span::{Attribute, Span, Status};
+use super::span::{Attribute, Span, SpanStatus};
 use cowhand_system::digest::hex;
 
 pub(super) struct Exporter {
@@ -21,11 +21,11 @@ pub(super) struct Exporter {
 }
 
 /// Time limit of one try.
-const PATIENCE: Duration = Duration::from_secs(10);
-const TRIES: u32 = 4;
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
+const EXPORT_TRIES: u32 = 4;
 /// Pause before the second try; it doubles each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const FIRST_EXPORT_PAUSE: Duration = Duration::from_millis(500);
+const MAX_EXPORT_PAUSE: Duration = Duration::from_secs(30);
 /// Longest part of an answer that is read.
 const LONGEST_ANSWER: usize = 64 << 10;
 
@@ -46,7 +46,7 @@ impl Exporter {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = Client::builder()
             .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
-            .timeout(PATIENCE)
+            .timeout(EXPORT_TIMEOUT)
             // The headers are only for the configured collector.
             .redirect(reqwest::redirect::Policy::none())
             .build()
@@ -61,8 +61,8 @@ impl Exporter {
     /// Sends spans, with a few tries if necessary. After a failure, only one try is made.
     pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), String> {
         let body = document(spans, &self.node).to_string();
-        let tries = if self.well { TRIES } else { 1 };
-        let mut pause = FIRST_PAUSE;
+        let tries = if self.well { EXPORT_TRIES } else { 1 };
+        let mut pause = FIRST_EXPORT_PAUSE;
         for left in (0..tries).rev() {
             let message = match self.post(body.clone()).await {
                 Ok(()) => {
@@ -71,7 +71,7 @@ impl Exporter {
                 }
                 Err(Trouble::Passing { message, after }) if left > 0 => {
                     // Never sooner than the own pause.
-                    let wait = after.unwrap_or_default().max(pause).min(LONGEST_PAUSE);
+                    let wait = after.unwrap_or_default().max(pause).min(MAX_EXPORT_PAUSE);
                     debug!(?wait, "traces are sent again: {message}");
                     tokio::time::sleep(wait).await;
                     pause *= 2;
@@ -174,10 +174,10 @@ fn written(span: &Span) -> Value {
         "endTimeUnixNano": nanoseconds(span.end),
         "attributes": attributes(&span.attributes),
         "status": match &span.status {
-            Status::Unset => json!({}),
-            Status::Ok => json!({"code": 1}),
-            Status::Error(None) => json!({"code": 2}),
-            Status::Error(Some(message)) => json!({"code": 2, "message": message}),
+            SpanStatus::Unset => json!({}),
+            SpanStatus::Ok => json!({"code": 1}),
+            SpanStatus::Error(None) => json!({"code": 2}),
+            SpanStatus::Error(Some(message)) => json!({"code": 2, "message": message}),
         },
     });
     if let Some(parent) = &span.parent {

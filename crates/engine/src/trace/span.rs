@@ -7,7 +7,7 @@ use cowhand_core::job::{ExitReason, JobRecord, JobStatus, ModelUsage, Origin, Ou
 use jiff::Timestamp;
 use ring::digest::{SHA256, digest};
 
-use super::tool::{Calls, Window};
+use super::tool::{Calls, TimeSpan};
 use cowhand_store::{JobHistory, PastAttempt};
 
 pub(super) type TraceId = [u8; 16];
@@ -23,7 +23,7 @@ pub(super) struct Span {
     pub(super) start: Timestamp,
     pub(super) end: Timestamp,
     pub(super) attributes: Vec<(&'static str, Attribute)>,
-    pub(super) status: Status,
+    pub(super) status: SpanStatus,
     /// Root span of the job that this one was made from.
     pub(super) link: Option<(TraceId, SpanId)>,
 }
@@ -37,7 +37,7 @@ pub(super) enum Attribute {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Status {
+pub(super) enum SpanStatus {
     /// No status, for example for a cancelled job.
     Unset,
     Ok,
@@ -86,16 +86,16 @@ impl Ids {
     }
 
     /// Builds a span below `parent`, or the root span.
-    fn make(&self, part: &str, parent: Option<SpanId>, name: String, (start, end): Window) -> Span {
+    fn make(&self, part: &str, parent: Option<SpanId>, name: String, (start, end): TimeSpan) -> Span {
         let (trace, id) = (self.trace(), self.span(part));
-        let (attributes, status, link) = (Vec::new(), Status::Unset, None);
+        let (attributes, status, link) = (Vec::new(), SpanStatus::Unset, None);
         // If the clock was set back, the span does not end before it begins.
         Span { trace, id, parent, name, start, end: end.max(start), attributes, status, link }
     }
 }
 
 /// Returns a function that gives the start and the end of an attempt of this job.
-pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> Window {
+pub(super) fn window_of(history: &JobHistory) -> impl Fn(&PastAttempt) -> TimeSpan {
     let ended = JobRecord::from(history.job.clone()).finished_at;
     move |attempt| {
         // The end of a job is when its agent ended; the end of its last attempt is when the daemon noticed it.
@@ -141,21 +141,21 @@ pub(super) fn of_job(
         span.attributes.push(("cowhand.tool", Attribute::Text(call.name.clone())));
         span.attributes.push(("cowhand.answered", Attribute::Truth(call.end.is_some())));
         if call.failed {
-            span.status = Status::Error(None);
+            span.status = SpanStatus::Error(None);
         }
         Some(span)
     }));
     spans
 }
 
-fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, window: Window) -> Span {
+fn root(ids: &Ids, history: &JobHistory, record: &JobRecord, calls: &Calls, window: TimeSpan) -> Span {
     let mut span = ids.make("job", None, format!("job {}", record.agent), window);
     span.status = match record.status {
-        JobStatus::Completed => Status::Ok,
+        JobStatus::Completed => SpanStatus::Ok,
         JobStatus::Failed => {
-            Status::Error(record.error.as_ref().map(|error| cut(&error.message, 0, LONGEST_MESSAGE)))
+            SpanStatus::Error(record.error.as_ref().map(|error| cut(&error.message, 0, LONGEST_MESSAGE)))
         }
-        JobStatus::Cancelled | JobStatus::Pending | JobStatus::Running => Status::Unset,
+        JobStatus::Cancelled | JobStatus::Pending | JobStatus::Running => SpanStatus::Unset,
     };
     let mut text = |name, value: Option<String>| {
         span.attributes.extend(value.map(|value| (name, Attribute::Text(value))));
@@ -201,7 +201,7 @@ fn attempt_part(attempt: &PastAttempt) -> String {
     format!("attempt {}", attempt.number)
 }
 
-fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: Window) -> Span {
+fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: TimeSpan) -> Span {
     let part = attempt_part(attempt);
     let mut span = ids.make(&part, Some(ids.root()), part.clone(), window);
     span.attributes.push(("cowhand.attempt", Attribute::Whole(attempt.number.into())));
@@ -210,12 +210,12 @@ fn of_attempt(ids: &Ids, attempt: &PastAttempt, window: Window) -> Span {
     span.attributes.push(("cowhand.status", Attribute::Text(outcome.status().to_string())));
     span.attributes.push(("cowhand.exit_reason", Attribute::Text(outcome.exit_reason().to_string())));
     span.status = match outcome {
-        Outcome::Completed { .. } => Status::Ok,
+        Outcome::Completed { .. } => SpanStatus::Ok,
         Outcome::Failed { error, .. } => {
             span.attributes.push(("cowhand.error_kind", Attribute::Text(error.kind.to_string())));
-            Status::Error(Some(cut(&error.message, 0, LONGEST_MESSAGE)))
+            SpanStatus::Error(Some(cut(&error.message, 0, LONGEST_MESSAGE)))
         }
-        Outcome::Cancelled { .. } => Status::Unset,
+        Outcome::Cancelled { .. } => SpanStatus::Unset,
     };
     span
 }

@@ -12,14 +12,14 @@ use memchr::memmem;
 use cowhand_run::jsonl::Jsonl;
 
 /// Largest number of calls with a span; further calls are only counted.
-const MOST: usize = 1000;
+const MAX_TOOL_SPANS: usize = 1000;
 /// Longest name of a tool. The agent chooses it, so it can be anything.
 const LONGEST_NAME: usize = 100;
 /// Longest id of a call; a longer one is treated as missing.
 const LONGEST_ID: usize = 256;
 
 /// Start and end of an attempt.
-pub(super) type Window = (Timestamp, Timestamp);
+pub(super) type TimeSpan = (Timestamp, Timestamp);
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Call {
@@ -39,12 +39,12 @@ pub(super) struct Calls {
     /// Number of all calls, including those without a span.
     pub(super) count: u64,
     open: HashMap<Option<String>, usize>,
-    attempts: Vec<Window>,
+    attempts: Vec<TimeSpan>,
 }
 
 impl Calls {
     /// Creates an empty list for these attempts, in their order.
-    pub(super) fn within(attempts: Vec<Window>) -> Self {
+    pub(super) fn within(attempts: Vec<TimeSpan>) -> Self {
         Self { all: Vec::new(), count: 0, open: HashMap::new(), attempts }
     }
 
@@ -71,17 +71,17 @@ impl Calls {
             if word.find(line).is_some()
                 && let Ok(Some(message)) = OutputMessage::read_line(&String::from_utf8_lossy(line))
             {
-                self.hear(message);
+                self.add(message);
             }
         }
     }
 
-    fn hear(&mut self, message: OutputMessage) {
+    fn add(&mut self, message: OutputMessage) {
         let at = message.timestamp();
         match message {
             OutputMessage::ToolUse { tool_name, tool_use_id, .. } => {
                 self.count += 1;
-                if let (Some(at), true) = (at, self.all.len() < MOST)
+                if let (Some(at), true) = (at, self.all.len() < MAX_TOOL_SPANS)
                     && let Some((attempt, at)) = self.place(at)
                 {
                     self.open.insert(short(tool_use_id), self.all.len());
@@ -174,7 +174,7 @@ mod tests {
         let lines: Vec<_> =
             (0..3000).map(|n| line(n, &format!(r#""type":"tool_use","tool_name":"{long}""#))).collect();
         let calls = calls(&[(0, 9)], &lines);
-        assert_eq!((calls.all.len(), calls.count), (MOST, 3000));
+        assert_eq!((calls.all.len(), calls.count), (MAX_TOOL_SPANS, 3000));
         assert!(calls.all.iter().all(|call| call.name.len() <= LONGEST_NAME && call.start <= at(9)));
         assert_eq!(super::tests::calls(&[], &lines).all, [], "without an attempt nothing was called");
     }

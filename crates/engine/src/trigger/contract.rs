@@ -8,9 +8,9 @@ use tokio::time::timeout;
 use super::strategy::{Task, TriggerStrategy};
 
 /// Time limit for an answer, large enough for a busy machine. `cargo bench --bench trigger` prints the real figures.
-const PROMPTLY: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time after which a strategy is in the middle of its work.
-const A_MOMENT: Duration = Duration::from_millis(20);
+const MID_WORK_AFTER: Duration = Duration::from_millis(20);
 
 /// Panics if the strategy does not answer a shutdown at once and with no tasks: when it is signalled before the call,
 /// even if the receiver has seen it; when the sender is dropped; while the strategy waits; and repeatedly. `make`
@@ -34,20 +34,20 @@ where
 
     let (stop, shutdown) = watch::channel(false);
     let waiting = tokio::spawn(until_nothing_after(make(), shutdown.clone()));
-    tokio::time::sleep(A_MOMENT).await;
+    tokio::time::sleep(MID_WORK_AFTER).await;
     stop.send_replace(true);
-    let ended = timeout(PROMPTLY, waiting).await;
+    let ended = timeout(ANSWER_TIMEOUT, waiting).await;
     let Ok(Ok(mut strategy)) = ended else { panic!("signalled while it waits: no answer") };
     for _ in 0..3 {
-        let again = timeout(PROMPTLY, strategy.next_tasks(&shutdown)).await;
+        let again = timeout(ANSWER_TIMEOUT, strategy.next_tasks(&shutdown)).await;
         assert_nothing(again.ok(), "asked again after the shutdown");
     }
 
     let (stop, shutdown) = watch::channel(false);
     let waiting = tokio::spawn(until_nothing_after(make(), shutdown));
-    tokio::time::sleep(A_MOMENT).await;
+    tokio::time::sleep(MID_WORK_AFTER).await;
     drop(stop);
-    assert!(timeout(PROMPTLY, waiting).await.is_ok(), "the sender goes while it waits: no answer");
+    assert!(timeout(ANSWER_TIMEOUT, waiting).await.is_ok(), "the sender goes while it waits: no answer");
 }
 
 /// Calls the strategy as the runner does, until the shutdown. It runs in a task, which shows that it can be moved.
@@ -68,13 +68,13 @@ async fn answers_with_nothing(
     shutdown: watch::Receiver<bool>,
     when: &str,
 ) {
-    let answer = timeout(PROMPTLY, strategy.next_tasks(&shutdown)).await;
+    let answer = timeout(ANSWER_TIMEOUT, strategy.next_tasks(&shutdown)).await;
     assert_nothing(answer.ok(), when);
 }
 
 fn assert_nothing(answer: Option<anyhow::Result<Vec<Task>>>, when: &str) {
     match answer {
-        None => panic!("{when}: no answer within {PROMPTLY:?}"),
+        None => panic!("{when}: no answer within {ANSWER_TIMEOUT:?}"),
         Some(Ok(tasks)) => assert!(tasks.is_empty(), "{when}: {} tasks instead of none", tasks.len()),
         Some(Err(error)) => panic!("{when}: an error instead of nothing: {error:#}"),
     }

@@ -1,7 +1,7 @@
 //! The only place where an occurrence of a trigger becomes a firing, for all kinds of triggers.
 
 use cowhand_core::firing;
-use cowhand_core::policy::Closed;
+use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::SkipReason;
 use cowhand_core::trigger::{FiringContext, FiringKey};
@@ -22,8 +22,8 @@ pub(crate) struct Dispatch<'a> {
 }
 
 impl Dispatch<'_> {
-    pub(crate) fn firing(self, key: FiringKey, occasion: FiringContext, now: Timestamp) -> NewFiring {
-        let (decision, note) = self.decision(&key, occasion, now);
+    pub(crate) fn firing(self, key: FiringKey, firing_context: FiringContext, now: Timestamp) -> NewFiring {
+        let (decision, note) = self.decision(&key, firing_context, now);
         NewFiring { schedule: self.schedule.id, key, due: self.due.unwrap_or(now), decision, note }
     }
 
@@ -32,16 +32,17 @@ impl Dispatch<'_> {
     pub(crate) fn decision(
         self,
         key: &FiringKey,
-        occasion: FiringContext,
+        firing_context: FiringContext,
         now: Timestamp,
     ) -> (Decision, Option<String>) {
-        match self.refusal(key, &occasion, now).filter(|_| !key.is_by_hand()) {
+        match self.refusal(key, &firing_context, now).filter(|_| !key.is_by_hand()) {
             Some((reason, note)) => (Decision::Skip(reason), note),
-            None if self.schedule.needs_preparing(self.agent) => (Decision::Prepare(occasion), None),
+            None if self.schedule.needs_preparing(self.agent) => (Decision::Prepare(firing_context), None),
             None => {
                 let Self { agent, schedule, due } = self;
                 let (schedule, zone) = (Some(schedule), &TimeZone::system());
-                let firing = firing::Firing { agent, schedule, key, due, occasion: &occasion, zone };
+                let firing =
+                    firing::Firing { agent, schedule, key, due, firing_context: &firing_context, zone };
                 (Decision::Run(firing.job(None, now)), None)
             }
         }
@@ -50,16 +51,16 @@ impl Dispatch<'_> {
     fn refusal(
         self,
         key: &FiringKey,
-        occasion: &FiringContext,
+        firing_context: &FiringContext,
         now: Timestamp,
     ) -> Option<(SkipReason, Option<String>)> {
         let (timing, zone) = (&self.schedule.timing, self.schedule.zone.time_zone());
-        if key.event().is_some() && is_too_long(&occasion.task) {
+        if key.event().is_some() && is_too_long(&firing_context.task) {
             Some((SkipReason::Filtered, Some(BY_CHAIN.to_owned())))
-        } else if !self.schedule.filter.passes(occasion) {
+        } else if !self.schedule.filter.passes(firing_context) {
             Some((SkipReason::Filtered, Some(BY_FILTER.to_owned())))
         } else if !key.is_by_clock() && timing.next_allowed(now, zone).is_none() {
-            Some((SkipReason::OutsideHours, timing.closed_by(now, zone).map(Closed::sentence)))
+            Some((SkipReason::OutsideHours, timing.closed_by(now, zone).map(ClosedBy::sentence)))
         } else {
             None
         }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use cowhand_core::event::Event;
 use cowhand_core::job::{Job, JobRecord};
 use cowhand_core::prompt::Upstream;
-use cowhand_core::roster::{Listener, of_end};
+use cowhand_core::roster::{EventListener, end_status};
 use cowhand_core::trigger::{CONFINED, LifecycleEvent, TriggerConfig};
 use tokio::sync::watch;
 
@@ -18,11 +18,11 @@ use super::strategy::{Task, TriggerStrategy, stopped};
 use cowhand_store::StoreError;
 
 /// Number of events that are read at once.
-const PAGE: u32 = 500;
+const EVENTS_PER_READ: u32 = 500;
 /// Largest number of events that are read again after a restart, if none of them was for the schedule.
-const LAZY: i64 = 1_000;
+const MAX_EVENTS_READ_AGAIN: i64 = 1_000;
 /// Longest wait before the next read, because other nodes write to the same log without a signal to this one.
-const LOOK_ANYWAY: Duration = Duration::from_secs(30);
+const READ_LOG_EVERY: Duration = Duration::from_secs(30);
 /// Largest number of schedules that may have triggered each other before a firing counts as part of a cycle.
 const MOST_IN_A_CHAIN: u32 = 10;
 
@@ -45,7 +45,7 @@ impl EventStrategy {
         loop {
             let committed = self.setting.store().committed();
             let after = self.place().await?;
-            let events = self.setting.store().events_after(after, PAGE).await?;
+            let events = self.setting.store().events_after(after, EVENTS_PER_READ).await?;
             let Some(last) = events.last().map(|event| event.seq) else {
                 self.wait(committed).await;
                 continue;
@@ -56,7 +56,7 @@ impl EventStrategy {
                 self.stored = last;
                 return Ok(tasks);
             }
-            if last - self.stored >= LAZY {
+            if last - self.stored >= MAX_EVENTS_READ_AGAIN {
                 self.setting.store().pass_events(self.setting.schedule_id(), last).await?;
                 self.stored = last;
             }
@@ -72,7 +72,7 @@ impl EventStrategy {
             }
         };
         // The next read shows which of the two it was.
-        let _ = tokio::time::timeout(LOOK_ANYWAY, news).await;
+        let _ = tokio::time::timeout(READ_LOG_EVERY, news).await;
     }
 
     async fn place(&mut self) -> Result<i64, StoreError> {
@@ -94,9 +94,9 @@ impl EventStrategy {
         let Some((agent, schedule)) = roster.schedule(self.setting.schedule_id()) else {
             return Ok(Vec::new());
         };
-        let listener = Listener { roster: &roster, agent, schedule };
+        let listener = EventListener { roster: &roster, agent, schedule };
         let mut tasks = Vec::new();
-        for event in events.into_iter().filter(|event| listener.hears(event)) {
+        for event in events.into_iter().filter(|event| listener.matches(event)) {
             tasks.push(self.task(event, &schedule.trigger).await?);
         }
         Ok(tasks)
@@ -126,10 +126,10 @@ impl EventStrategy {
     }
 
     async fn of_result(&self, event: &Event, job: Option<&Job>) -> Task {
-        let status = of_end(&event.fact);
-        let whose = event.whose();
+        let status = end_status(&event.fact);
+        let subject = event.subject();
         let word = status.map_or("ended", |status| status.as_str());
-        let mut task = Task { title: format!("{whose} {word}"), ..Task::default() };
+        let mut task = Task { title: format!("{subject} {word}"), ..Task::default() };
         let Some((id, status)) = event.job.clone().zip(status) else { return task };
         let summary = job.and_then(|job| JobRecord::from(job.clone()).summary);
         let work_item = job.and_then(Job::work_item).map(|item| item.id.to_string());
@@ -162,7 +162,7 @@ fn of_session(event: &Event, kind: LifecycleEvent, job: Option<&Job>) -> Task {
         ("session_id", job.and_then(Job::session_id).map(str::to_owned)),
     ];
     let metadata = metadata.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect();
-    Task { title: format!("{happened}: {}", event.whose()), metadata, ..Task::default() }
+    Task { title: format!("{happened}: {}", event.subject()), metadata, ..Task::default() }
 }
 
 /// Key of the metadata with the number of schedules that triggered each other before this task.

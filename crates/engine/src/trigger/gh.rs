@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use cowhand_core::cut::cut;
 use cowhand_core::trigger::{IssueState, PullState};
-use cowhand_core::trust::Standing;
+use cowhand_core::trust::AuthorPermission;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -17,11 +17,11 @@ use tokio::process::Command;
 use cowhand_work::github::{Branch, CollaboratorPermission, IssueOrPull, encoded};
 
 /// Limit of a list. `gh` requires one; no repository has so many entries.
-const MOST: &str = "100000";
+const LIST_LIMIT: &str = "100000";
 /// Time limit for one request.
-const PATIENCE: Duration = Duration::from_mins(5);
-const OF_BOTH: &str = "number,title,body,url,labels,assignees,author,createdAt";
-const OF_PULLS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
+const GH_TIMEOUT: Duration = Duration::from_mins(5);
+const ISSUE_FIELDS: &str = "number,title,body,url,labels,assignees,author,createdAt";
+const PULL_FIELDS: &str = "headRefName,headRefOid,baseRefName,isDraft,headRepository,headRepositoryOwner";
 
 #[derive(Debug)]
 pub(super) struct Gh {
@@ -41,7 +41,7 @@ impl Gh {
             IssueState::Closed => "closed",
             IssueState::All => "all",
         };
-        self.list("issue", state, labels, OF_BOTH.to_owned()).await
+        self.list("issue", state, labels, ISSUE_FIELDS.to_owned()).await
     }
 
     pub(super) async fn pulls(
@@ -55,7 +55,7 @@ impl Gh {
             PullState::Merged => "merged",
             PullState::All => "all",
         };
-        self.list("pr", state, labels, format!("{OF_BOTH},{OF_PULLS}")).await
+        self.list("pr", state, labels, format!("{ISSUE_FIELDS},{PULL_FIELDS}")).await
     }
 
     async fn list(
@@ -66,8 +66,9 @@ impl Gh {
         fields: String,
     ) -> anyhow::Result<Vec<IssueOrPull>> {
         let mut command = Command::new(&self.program);
-        command
-            .args([what, "list", "--repo", &self.repo, "--state", state, "--limit", MOST, "--json", &fields]);
+        command.args([
+            what, "list", "--repo", &self.repo, "--state", state, "--limit", LIST_LIMIT, "--json", &fields,
+        ]);
         for label in labels {
             command.args(["--label", label]);
         }
@@ -78,7 +79,7 @@ impl Gh {
     }
 
     /// Returns the permission of a person in the repository; `host` is that of a GitHub Enterprise.
-    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<Standing> {
+    pub(super) async fn standing(&self, login: &str, host: Option<&str>) -> anyhow::Result<AuthorPermission> {
         let path = format!("repos/{}/collaborators/{}/permission", self.repo, encoded(login));
         match self.answer::<CollaboratorPermission>(self.api(&path, host)).await {
             Ok(answer) => Ok(answer.standing()),
@@ -86,7 +87,7 @@ impl Gh {
             Err(error) if error.to_string().contains("HTTP 404") => {
                 let seen = self.answer::<Value>(self.api(&format!("repos/{}", self.repo), host)).await;
                 seen.with_context(|| format!("{} cannot be seen by the login of gh", self.repo))?;
-                Ok(Standing::Nothing)
+                Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error),
         }
@@ -111,7 +112,7 @@ impl Gh {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let program = self.program.display();
-        let output = tokio::time::timeout(PATIENCE, command.output()).await;
+        let output = tokio::time::timeout(GH_TIMEOUT, command.output()).await;
         let output = output.with_context(|| format!("{program} does not answer"))?;
         let output = output.with_context(|| format!("cannot start {program}"))?;
         if !output.status.success() {
@@ -204,8 +205,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let unknown = "echo 'gh: Not Found (HTTP 404)' >&2; exit 1";
         for (of_person, of_repo, expected) in [
-            ("echo '{\"permission\": \"write\"}'", unknown, Ok(Standing::Permission(RepoPermission::Write))),
-            (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(Standing::Nothing)),
+            (
+                "echo '{\"permission\": \"write\"}'",
+                unknown,
+                Ok(AuthorPermission::Permission(RepoPermission::Write)),
+            ),
+            (unknown, "echo '{\"full_name\": \"o/r\"}'", Ok(AuthorPermission::Nothing)),
             (unknown, unknown, Err("o/r cannot be seen by the login of gh")),
             (unknown, "echo 'gh: timeout' >&2; exit 1", Err("o/r cannot be seen by the login of gh")),
             (

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use cowhand_core::github::Auth;
 use cowhand_core::trigger::{GithubBackend, IssueState, PullState, TriggerConfig};
-use cowhand_core::trust::Standing;
+use cowhand_core::trust::AuthorPermission;
 
 use super::gh::Gh;
 use super::strategy::{FatalTriggerError, Task, TaskSource};
@@ -57,7 +57,7 @@ impl GithubAccess {
     }
 
     /// Returns the permission of a person in the repository, requested with `gh`.
-    pub async fn standing(&self, login: &str) -> anyhow::Result<Standing> {
+    pub async fn standing(&self, login: &str) -> anyhow::Result<AuthorPermission> {
         let host = self.api_url.as_deref().and_then(host_of);
         let repo = format!("{}/{}", self.owner, self.repo);
         Gh { program: self.gh.clone(), repo }.standing(login, host).await

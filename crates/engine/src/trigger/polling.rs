@@ -24,8 +24,8 @@ pub struct PollingStrategy {
 
 /// Time after a wake until the second poll, because a list may lag behind the delivery. Further wakes before it are
 /// ignored, so that many deliveries cause few polls.
-const SECOND_LOOK: Duration = Duration::from_secs(10);
-const SHORTEST: Duration = Duration::from_secs(1);
+const SECOND_POLL_AFTER: Duration = Duration::from_secs(10);
+const MIN_POLL_WAIT: Duration = Duration::from_secs(1);
 /// Time limit for a whole fetch: thousands of items are many pages.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(5);
 
@@ -44,7 +44,7 @@ impl PollingStrategy {
     pub fn new(source: impl TaskSource + 'static, poll_interval: Duration) -> Self {
         Self {
             source: Box::new(source),
-            poll_interval: poll_interval.max(SHORTEST),
+            poll_interval: poll_interval.max(MIN_POLL_WAIT),
             fetch_timeout: FETCH_TIMEOUT,
             poll_immediately: true,
             consecutive_errors: 0,
@@ -77,8 +77,8 @@ impl PollingStrategy {
         let backoff = Duration::from_secs(self.consecutive_errors.saturating_mul(2).min(30).into());
         match self.retry_after {
             _ if self.poll_immediately => Duration::ZERO,
-            Some(asked) => asked.max(SHORTEST),
-            None if self.looks_again => SECOND_LOOK.min(self.poll_interval),
+            Some(asked) => asked.max(MIN_POLL_WAIT),
+            None if self.looks_again => SECOND_POLL_AFTER.min(self.poll_interval),
             None => self.poll_interval + backoff,
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Shortest time between two wakes of a schedule.
-pub(crate) const APART: Duration = Duration::from_secs(10);
+pub(crate) const MIN_WAKE_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub struct Wakes {
@@ -39,7 +39,7 @@ impl Wakes {
         let now = Instant::now();
         let at = match turns.get(&schedule) {
             Some(last) if *last > now => return None,
-            Some(last) => now.max(*last + APART),
+            Some(last) => now.max(*last + MIN_WAKE_INTERVAL),
             None => now,
         };
         turns.insert(schedule, at);
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(wakes.turn(id), Some(Duration::from_secs(6)));
         assert_eq!(wakes.turn(id), None, "one is to come, and it sees what this one is about");
         tokio::time::advance(Duration::from_secs(6)).await;
-        assert_eq!(wakes.turn(id), Some(APART));
+        assert_eq!(wakes.turn(id), Some(MIN_WAKE_INTERVAL));
         tokio::time::advance(Duration::from_hours(1)).await;
         assert_eq!(wakes.turn(id), Some(Duration::ZERO));
     }

@@ -78,8 +78,8 @@ pub fn readable(line: &str) -> Option<String> {
         OutputMessage::System { subtype: Some(word), content: Some(which), extra, .. }
             if word == OutputMessage::ATTEMPT =>
         {
-            let border = OutputMessage::border(which.trim_end(), &extra);
-            Some(styled(format!("── {}", one_line(&border, 600)), FAINT))
+            let heading = OutputMessage::attempt_heading(which.trim_end(), &extra);
+            Some(styled(format!("── {}", one_line(&heading, 600)), FAINT))
         }
         OutputMessage::System { subtype, content, .. } => {
             let text = content.map(|content| plain(content.trim_end()));
@@ -102,19 +102,19 @@ pub fn readable(line: &str) -> Option<String> {
 
 /// The display of a followed job: parts of a message appear as they arrive, and are not repeated with the whole message.
 #[derive(Debug, Default)]
-pub struct Growing {
+pub struct FollowedOutput {
     /// Displayed parts of a message that is not complete yet.
     pieces: String,
 }
 
-impl Growing {
+impl FollowedOutput {
     /// Returns whether the display ends in an incomplete line.
     pub fn is_in_a_line(&self) -> bool {
         !self.pieces.is_empty() && !self.pieces.ends_with('\n')
     }
 
     /// Returns the text to display for a line, including line ends.
-    pub fn hear(&mut self, line: &str) -> String {
+    pub fn add(&mut self, line: &str) -> String {
         if let Ok(Some(OutputMessage::Assistant { partial: Some(true), content, .. })) =
             OutputMessage::read_line(line)
         {
@@ -187,8 +187,8 @@ mod tests {
             (vec![unsaid, whole("x")], "x\n"),
             (vec![piece("\\u001b[2Jx"), whole("\\u001b[2Jx")], "x\n"),
         ] {
-            let mut growing = Growing::default();
-            let seen: String = lines.iter().map(|line| growing.hear(line)).collect();
+            let mut growing = FollowedOutput::default();
+            let seen: String = lines.iter().map(|line| growing.add(line)).collect();
             assert_eq!(anstream::adapter::strip_str(&seen).to_string(), expected, "{lines:?}");
         }
     }

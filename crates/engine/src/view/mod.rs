@@ -58,15 +58,15 @@ enum Change {
 }
 
 /// Number of the newest jobs of which missing or changed files are written again at each start.
-const MENDED: u32 = 200;
+const MAX_MENDED_JOBS: u32 = 200;
 /// Number of events that are read at once.
-const PAGE: u32 = 500;
+const EVENTS_PER_READ: u32 = 500;
 
 impl Views {
     pub fn new(state: StateFolder, started_at: Timestamp) -> Self {
         // If the cursor cannot be read, more is written than necessary, which is harmless.
         let cursor =
-            fs::read_to_string(state.path().join(CURSOR)).ok().and_then(|text| text.trim().parse().ok());
+            fs::read_to_string(state.path().join(VIEW_CURSOR)).ok().and_then(|text| text.trim().parse().ok());
         let (cursor, behind, redactor) = (cursor.unwrap_or_default(), BTreeMap::new(), Arc::default());
         let removed = Vec::new();
         Self { state, started_at, cursor, behind, removed, told: false, redactor }
@@ -85,7 +85,7 @@ impl Views {
     /// Restores files that somebody deleted or changed, and writes the changes since the last run.
     pub async fn mend(&mut self, store: &Store, fleet: &Loaded, now: Timestamp) -> anyhow::Result<()> {
         self.redactor = redactor(fleet);
-        for job in store.jobs(JobFilter::default(), MENDED).await? {
+        for job in store.jobs(JobFilter::default(), MAX_MENDED_JOBS).await? {
             let mut log = OutputLog::new(&self.state, job.id());
             if wants_log(&fleet.roster, &job)
                 && !log.exists()
@@ -113,7 +113,7 @@ impl Views {
             self.change(store, id, change).await?;
         }
         loop {
-            let events = store.events_after(self.cursor, PAGE).await?;
+            let events = store.events_after(self.cursor, EVENTS_PER_READ).await?;
             let Some(last) = events.last().map(|event| event.seq) else { break };
             let mut jobs: BTreeMap<JobId, Change> = BTreeMap::new();
             for event in events {
@@ -133,7 +133,7 @@ impl Views {
         }
         self.told = !self.behind.is_empty();
         state::write(self, store, &fleet.roster, now).await?;
-        write_whole(&self.state.path().join(CURSOR), self.cursor.to_string().as_bytes())?;
+        write_whole(&self.state.path().join(VIEW_CURSOR), self.cursor.to_string().as_bytes())?;
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl Views {
     ) -> anyhow::Result<()> {
         let mut filter = JobFilter { agent, schedule, ..JobFilter::default() };
         loop {
-            let jobs = store.jobs(filter.clone(), PAGE).await?;
+            let jobs = store.jobs(filter.clone(), EVENTS_PER_READ).await?;
             let Some(last) = jobs.last().map(|job| job.id().clone()) else { return Ok(()) };
             for job in jobs {
                 let id = job.id().clone();
@@ -230,7 +230,7 @@ fn wants_log(roster: &Roster, job: &Job) -> bool {
         .any(|schedule| schedule.output_to_file)
 }
 
-const CURSOR: &str = "views";
+const VIEW_CURSOR: &str = "views";
 
 fn write_yaml<T: Serialize>(path: &Path, head: &str, value: &T, redactor: &Redactor) -> anyhow::Result<()> {
     write_text(path, &to_yaml(path, head, value, redactor)?)

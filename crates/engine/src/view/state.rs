@@ -14,7 +14,7 @@ use super::{Views, write_yaml};
 use crate::schedule_view::{self, schedules_of};
 use cowhand_store::Store;
 
-const HEAD: &str =
+const FILE_HEAD: &str =
     "# A view of the store: editing it changes nothing. Use `cowhand schedule enable|disable`.\n";
 
 #[derive(Debug, Serialize)]
@@ -59,7 +59,7 @@ pub(super) async fn write(
     let look = Look { snapshot: &snapshot, schedules: &schedules, last };
     let agents = roster.agents.iter().map(|agent| (&agent.name, look.agent(agent))).collect();
     let state = State { fleet: FleetState { started_at: views.started_at }, agents };
-    write_yaml(&views.state.path().join("state.yaml"), HEAD, &state, &views.redactor)
+    write_yaml(&views.state.path().join("state.yaml"), FILE_HEAD, &state, &views.redactor)
 }
 
 struct Look<'a> {

@@ -125,7 +125,8 @@ impl Story {
         let mut started = Vec::new();
         let mut begin = |job, epoch| started.push((job, epoch));
         let lease = self.lease;
-        let at_once = AtOnce { node: "node", lease, expect: &|| (), holds: &|_| false, begin: &mut begin };
+        let at_once =
+            AtOnce { node: "node", lease, prewarm_cgroup: &|| (), holds: &|_| false, begin: &mut begin };
         let tick = tick(&self.store, &self.roster, self.now, &self.uptime, Some(at_once)).await.unwrap();
         for start in tick.start {
             let claim = self.store.claim(start.job, start.max_concurrent, "node".into(), lease, self.now);
@@ -460,7 +461,7 @@ async fn what_is_lost_is_what_stood_in(database: &str) {
             max_concurrent: 1,
             session_key: None,
             limits: SpendLimits::of(&story.roster, &story.roster.agents[0], story.now),
-            slot: Some(story.roster.seat_at(provider)),
+            slot: Some(story.roster.slot_at(provider)),
         };
         let claim = story.store.claim_in_turn(job.clone(), starter, story.now).await.unwrap();
         assert!(matches!(claim, Claim::Claimed { .. }), "{claim:?}");

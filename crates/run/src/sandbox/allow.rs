@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::{Asked, Credentials, Reaches, SandboxKind};
+use cowhand_core::sandbox::{Credentials, Reaches, RequestedSandbox, SandboxKind};
 
 use super::docker;
 use super::git::Worktree;
@@ -71,7 +71,7 @@ const HOME_SECRETS: [&str; 16] = [
 /// Input of a sandbox plan.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxInput<'a> {
-    pub asked: &'a Asked,
+    pub asked: &'a RequestedSandbox,
     /// Directory in which relative paths of the config begin.
     pub base: &'a Path,
     /// Working directory.
@@ -224,7 +224,7 @@ fn frozen(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>,
 
 /// Refuses links in writable folders: cowhand or the next agent would follow them.
 fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), String> {
-    let Asked { write: own, read, container, .. } = setting.asked;
+    let RequestedSandbox { write: own, read, container, .. } = setting.asked;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
         kept::no_link(&placed(setting, path)?, write)?;

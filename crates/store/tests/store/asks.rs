@@ -1,12 +1,12 @@
 //! Asks: made by a running attempt, answered once, over when nobody answers or the attempt ends.
 
 use cowhand_core::actor::Actor;
-use cowhand_core::ask::{Answer, Ask, AskRefused, AskState, AskStatus, Asked, Denial};
+use cowhand_core::ask::{Ask, AskAnswer, AskRefused, AskState, AskStatus, AskSubject, Denial};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
-use cowhand_core::retention::Limit;
+use cowhand_core::retention::RetentionLimit;
 use cowhand_store::audit;
 use cowhand_store::{AskAnswered, AskMade, Claim, Store};
 use jiff::SignedDuration;
@@ -34,8 +34,8 @@ async fn running(store: &Store) -> (JobId, i64) {
     }
 }
 
-fn tool() -> Asked {
-    Asked::Tool { tool: "Bash".into(), input: json!({ "command": "ls \u{0}" }) }
+fn tool() -> AskSubject {
+    AskSubject::Tool { tool: "Bash".into(), input: json!({ "command": "ls \u{0}" }) }
 }
 
 async fn ask(store: &Store, job: &JobId, key: &str) -> Ask {
@@ -55,7 +55,7 @@ async fn an_ask_is_made_once_and_answered_once(place: Place) {
     assert_eq!(store.open_asks(10).await.unwrap(), [first.clone(), second.clone()]);
 
     let jo = Actor::Person { uid: 7, name: Some("jo".into()) };
-    let allow = Answer::Allow { message: Some("be quick".into()) };
+    let allow = AskAnswer::Allow { message: Some("be quick".into()) };
     let answered = audit::by(jo.clone(), store.answer_ask(first.id.clone(), allow, at(4))).await.unwrap();
     let AskAnswered::Done(answered) = answered else { panic!("{answered:?}") };
     let AskState::Allowed(said) = &answered.state else { panic!("{answered:?}") };
@@ -63,10 +63,10 @@ async fn an_ask_is_made_once_and_answered_once(place: Place) {
     assert_eq!(store.ask(first.id.clone()).await.unwrap(), Some(answered.clone()));
     assert_eq!(ask(&store, &job, "k1").await, answered, "who asks again hears the answer");
 
-    let again = store.answer_ask(first.id.clone(), Answer::Deny { message: None }, at(5)).await.unwrap();
+    let again = store.answer_ask(first.id.clone(), AskAnswer::Deny { message: None }, at(5)).await.unwrap();
     let over = AskRefused::Over { id: first.id.clone(), status: AskStatus::Allowed };
     assert_eq!(again, AskAnswered::Refused(over));
-    let words = store.answer_ask(second.id.clone(), Answer::Text("x".into()), at(5)).await.unwrap();
+    let words = store.answer_ask(second.id.clone(), AskAnswer::Text("x".into()), at(5)).await.unwrap();
     assert_eq!(words, AskAnswered::Refused(AskRefused::NeedsVerdict(second.id.clone())));
     assert_eq!(store.open_asks(10).await.unwrap(), [second]);
     assert_eq!(store.asks_of(job).await.unwrap().len(), 2);
@@ -83,7 +83,7 @@ async fn nobody_answers_in_time(place: Place) {
     let made = ask(&store, &job, "k").await;
     store.expire_asks(at(99)).await.unwrap();
     assert_eq!(store.ask(made.id.clone()).await.unwrap().unwrap().state, AskState::Open);
-    let late = store.answer_ask(made.id.clone(), Answer::Allow { message: None }, at(100)).await.unwrap();
+    let late = store.answer_ask(made.id.clone(), AskAnswer::Allow { message: None }, at(100)).await.unwrap();
     let over = AskRefused::Over { id: made.id.clone(), status: AskStatus::Expired };
     assert_eq!(late, AskAnswered::Refused(over), "also before anybody wrote down that it is over");
     let jo = Actor::Person { uid: 7, name: Some("jo".into()) };
@@ -101,19 +101,19 @@ async fn the_end_of_an_attempt_ends_its_asks(place: Place) {
     let (job, epoch) = running(&store).await;
     let open = ask(&store, &job, "k1").await;
     let answered = ask(&store, &job, "k2").await;
-    store.answer_ask(answered.id.clone(), Answer::Deny { message: None }, at(4)).await.unwrap();
+    store.answer_ask(answered.id.clone(), AskAnswer::Deny { message: None }, at(4)).await.unwrap();
     let outcome = Outcome::Completed { summary: None };
     store.settle(job.clone(), epoch, outcome, Retry::default(), at(5)).await.unwrap();
     let states: Vec<_> =
         store.asks_of(job.clone()).await.unwrap().iter().map(|ask| ask.state.status()).collect();
     assert_eq!(states, [AskStatus::Ended, AskStatus::Denied]);
-    let late = store.answer_ask(open.id.clone(), Answer::Allow { message: None }, at(6)).await.unwrap();
+    let late = store.answer_ask(open.id.clone(), AskAnswer::Allow { message: None }, at(6)).await.unwrap();
     assert!(matches!(late, AskAnswered::Refused(AskRefused::Over { status: AskStatus::Ended, .. })));
     assert_eq!(store.open_asks(10).await.unwrap(), []);
     // They go with their job.
-    store.prune(vec![(job.clone(), Limit::MaxAge)], at(7)).await.unwrap();
+    store.prune(vec![(job.clone(), RetentionLimit::MaxAge)], at(7)).await.unwrap();
     assert_eq!(store.ask(open.id.clone()).await.unwrap(), None);
-    let gone = store.answer_ask(open.id, Answer::Allow { message: None }, at(8)).await.unwrap();
+    let gone = store.answer_ask(open.id, AskAnswer::Allow { message: None }, at(8)).await.unwrap();
     assert_eq!(gone, AskAnswered::NoAsk);
 }
 
@@ -134,11 +134,11 @@ async fn two_who_answer_get_one_answer(place: Place) {
     let (job, _) = running(&store).await;
     for round in 0..10 {
         let made = ask(&store, &job, &format!("k{round}")).await;
-        let answer = |answer: Answer| {
+        let answer = |answer: AskAnswer| {
             let (store, id) = (store.clone(), made.id.clone());
             tokio::spawn(async move { store.answer_ask(id, answer, at(4)).await.unwrap() })
         };
-        let both = [answer(Answer::Allow { message: None }), answer(Answer::Deny { message: None })];
+        let both = [answer(AskAnswer::Allow { message: None }), answer(AskAnswer::Deny { message: None })];
         let mut done = 0;
         for one in both {
             done += usize::from(matches!(one.await.unwrap(), AskAnswered::Done(_)));
@@ -181,6 +181,6 @@ async fn what_was_denied_is_counted_and_bounded(place: Place) {
     assert_eq!(types.iter().filter(|name| **name == "ask:denied").count(), 100);
     let done = Outcome::Completed { summary: None };
     store.settle(job.clone(), epoch, done, Retry::default(), at(8)).await.unwrap();
-    store.prune(vec![(job.clone(), Limit::MaxAge)], at(9)).await.unwrap();
+    store.prune(vec![(job.clone(), RetentionLimit::MaxAge)], at(9)).await.unwrap();
     assert_eq!(store.denials_of(job).await.unwrap(), []);
 }

@@ -30,7 +30,7 @@ async fn the_way_of_a_job(place: Place) {
 
     // One that never began, one that failed, one that is under way.
     let epoch = claim(&store, &id, "a", 10).await;
-    store.give_back(id.clone(), epoch, NotBegun::Interrupted, at(11)).await.unwrap();
+    store.requeue(id.clone(), epoch, NotBegun::Interrupted, at(11)).await.unwrap();
     let epoch = claim(&store, &id, "a", 20).await;
     let lost = Outcome::lost("it broke");
     let retry = Retry { max_attempts: 9, ..Retry::default() };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::breaker::Breaker;
-use cowhand_core::budget::{Amount, Budget, OverBudget, Period, Scope, SpendLimits, Window};
+use cowhand_core::budget::{Amount, Budget, BudgetScope, BudgetWindow, OverBudget, Period, SpendLimits};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, ModelUsage, NewJob, NotBegun, Outcome};
@@ -111,8 +111,8 @@ async fn nobody_reserves_what_is_reserved(place: Place) {
         match answer {
             Claim::Claimed { job, epoch } => epochs.push((job.id().clone(), epoch)),
             Claim::OverBudget(OverBudget {
-                scope: Scope::Agent,
-                window: Window::Day,
+                scope: BudgetScope::Agent,
+                window: BudgetWindow::Day,
                 limit: 10_000_000,
                 ..
             }) => {}
@@ -150,7 +150,9 @@ async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
         for (store, claim) in tasks.join_all().await {
             match claim {
                 Claim::Claimed { job, epoch } => running.push((store, job.id().clone(), epoch)),
-                Claim::OverBudget(over) => assert_eq!((over.scope, over.window), (Scope::Fleet, Window::Day)),
+                Claim::OverBudget(over) => {
+                    assert_eq!((over.scope, over.window), (BudgetScope::Fleet, BudgetWindow::Day))
+                }
                 other => panic!("{other:?}"),
             }
         }
@@ -217,7 +219,7 @@ async fn a_reservation_ends_with_its_attempt(place: Place) {
     let (first, second) = (add(&store, hand_job()).await, add(&store, hand_job()).await);
     let epoch = claimed(&store, &first, limits()).await;
     assert!(matches!(claim(&store, &second, limits()).await, Claim::OverBudget(_)));
-    store.give_back(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
+    store.requeue(first.clone(), epoch, NotBegun::Interrupted, at(2)).await.unwrap();
     let epoch = claimed(&store, &second, limits()).await;
     store.settle(second, epoch, Outcome::lost("gone"), Retry::default(), at(3)).await.unwrap();
     let third = add(&store, hand_job()).await;
@@ -244,13 +246,13 @@ async fn what_a_run_may_need_is_learnt(place: Place) {
         panic!("a fifth one started")
     };
     assert_eq!(
-        (over.spent, over.reserved, over.needed, over.may_pass()),
+        (over.spent, over.reserved, over.needed, over.fits_after_running()),
         (1_000_000, 4_000_000, 1_000_000, true)
     );
     let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
     let (own, dearest) = ledger.agents[&"coder".parse().unwrap()];
-    assert_eq!((own.day.microdollars, own.held.microdollars), (1_000_000, 4_000_000));
+    assert_eq!((own.day.microdollars, own.committed.microdollars), (1_000_000, 4_000_000));
     assert_eq!((dearest.microdollars, ledger.fleet), (Some(1_000_000), own));
 }
 
@@ -296,8 +298,8 @@ async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
     claimed(&store, &other, limits()).await;
 }
 
-fn budget_settings(dollars: f64) -> cowhand_core::shape::Agent {
-    cowhand_core::shape::Agent { budget: Some(per_day(dollars)), ..Default::default() }
+fn budget_settings(dollars: f64) -> cowhand_core::shape::AgentConfig {
+    cowhand_core::shape::AgentConfig { budget: Some(per_day(dollars)), ..Default::default() }
 }
 
 async fn a_run_is_told_what_it_passes(place: Place) {
@@ -316,11 +318,11 @@ async fn a_run_is_told_what_it_passes(place: Place) {
         Hearing::Fenced => panic!("{id} is not ours"),
     };
     assert_eq!(hear(&first, one, 1.0).await, None, "it is not exceeded");
-    assert_eq!(hear(&first, one, 1.000_001).await, Some((Scope::Agent, Window::Job, 1_000_001)));
+    assert_eq!(hear(&first, one, 1.000_001).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_001)));
     // It did not stop at once, and the other one pays for that.
-    assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(Window::Job));
+    assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
     assert_eq!(hear(&second, two, 0.5).await, None);
-    assert_eq!(hear(&second, two, 0.6).await, Some((Scope::Fleet, Window::Day, 2_100_000)));
+    assert_eq!(hear(&second, two, 0.6).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_100_000)));
 }
 
 fn failed(message: &str, breaker: Breaker) -> Settlement {
@@ -489,7 +491,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
         let epoch = claim(number).await;
         let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
         let limited = Outcome::Failed { reason: FailReason::Error, error, summary: None };
-        let limit = Some(Limit { resets_at: Some(at(number + 10)) });
+        let limit = Some(UsageLimit { resets_at: Some(at(number + 10)) });
         let limited = Settlement { limit, used_no_tool: !worked, ..limited.into() };
         store.settle(id.clone(), epoch, limited, Retry::default(), at(number + 1)).await.unwrap();
         let epoch = claim(number + 10).await;

@@ -11,7 +11,7 @@ use cowhand_core::job::{
 };
 use cowhand_core::plan::LiveState;
 use cowhand_core::policy::Retry;
-use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, Waiting};
+use cowhand_core::schedule::{DisabledBy, FiringOutcome, ScheduleState, SkipReason, WaitingFiring};
 use cowhand_core::trigger::{FiringKey, Occurrence};
 use cowhand_store::{
     CancelOutcome, Claim, Decision, Fired, JobFilter, NewFiring, Settled, Starter, Store, StoreError,
@@ -214,7 +214,7 @@ async fn waiting_is_said_once(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     assert!(store.hold(schedule, at(3_600), SkipReason::AtCapacity, at(3_601)).await.unwrap());
     assert!(!store.hold(schedule, at(7_200), SkipReason::AtCapacity, at(7_201)).await.unwrap());
-    let waiting = Some(Waiting { due: at(3_600), reason: SkipReason::AtCapacity });
+    let waiting = Some(WaitingFiring { due: at(3_600), reason: SkipReason::AtCapacity });
     assert_eq!(store.schedules().await.unwrap()[0].waiting, waiting);
     fire(&store, schedule, 7_200).await;
     assert_eq!(store.schedules().await.unwrap()[0].waiting, None);

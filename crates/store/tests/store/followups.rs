@@ -4,7 +4,7 @@ use cowhand_core::followup::{FollowupRefusal, FollowupRefused, Followups};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{JobRecord, NewJob, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::retention::Limit;
+use cowhand_core::retention::RetentionLimit;
 use cowhand_store::{Claim, FollowupAsked, FollowupMade, Pruned, Store};
 use jiff::{SignedDuration, Timestamp};
 
@@ -76,7 +76,7 @@ async fn end(store: &Store, job: &JobId, epoch: i64, now: Timestamp) {
 async fn a_chain_is_forgotten_with_its_jobs_and_not_before_it_has_ended(place: Place) {
     let (store, _) = with_schedule(&place).await;
     let prune = async |jobs: &[&JobId]| {
-        let asked = jobs.iter().map(|job| ((*job).clone(), Limit::MaxAge)).collect();
+        let asked = jobs.iter().map(|job| ((*job).clone(), RetentionLimit::MaxAge)).collect();
         assert_eq!(store.prune(asked, at(900)).await.unwrap().len(), jobs.len());
     };
     let mut chain = vec![store.add_job(hand_job(), at(1)).await.unwrap().id().clone()];

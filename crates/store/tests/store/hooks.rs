@@ -5,7 +5,7 @@ use cowhand_core::hook::{HookRun, HookState};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::retention::Limit;
+use cowhand_core::retention::RetentionLimit;
 use cowhand_core::roster::Roster;
 use cowhand_core::shape::{Hook, HookAction, HookEvent, Hooks};
 use cowhand_store::{CancelOutcome, Claim, HookEnd, Settled, Store, TakenHook};
@@ -230,7 +230,7 @@ async fn a_job_with_hooks_to_run_is_not_pruned(place: Place) {
         end(&store, owed, DONE, false).await;
     }
     assert_eq!(prunable().await, 1);
-    let gone = store.prune(vec![(job.clone(), Limit::MaxJobsPerAgent)], at(10)).await.unwrap();
+    let gone = store.prune(vec![(job.clone(), RetentionLimit::MaxJobsPerAgent)], at(10)).await.unwrap();
     assert_eq!((gone.len(), numbers(&store, &job).await.len()), (1, 0));
 }
 

@@ -49,12 +49,12 @@ async fn an_attempt_that_never_began_is_given_back(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let job = fire(&store, schedule, 0).await;
     let (_, epoch) = claim(&store, &job, 0).await;
-    let give_back = async |epoch, second| {
-        store.give_back(job.id().clone(), epoch, NotBegun::Interrupted, at(second)).await.unwrap()
+    let requeue = async |epoch, second| {
+        store.requeue(job.id().clone(), epoch, NotBegun::Interrupted, at(second)).await.unwrap()
     };
-    let GivenBack::Done(back) = give_back(epoch, 5).await else { panic!() };
+    let GivenBack::Done(back) = requeue(epoch, 5).await else { panic!() };
     assert_eq!(back.status(), JobStatus::Pending);
-    assert_eq!(give_back(epoch, 6).await, GivenBack::Fenced);
+    assert_eq!(requeue(epoch, 6).await, GivenBack::Fenced);
     let (again, newer) = claim(&store, &job, 6).await;
     assert_eq!((again.attempts(), newer), (2, epoch + 1));
     assert_eq!(event_types(&store).await[2..], ["job:started", "job:requeued", "job:started"]);
@@ -62,7 +62,7 @@ async fn an_attempt_that_never_began_is_given_back(place: Place) {
     // This one has told what it uses: it has begun, whatever else is known of it.
     let usage = JobUsage { total_cost_usd: Some(0.25), ..JobUsage::default() };
     store.hear(job.id().clone(), newer, usage, None).await.unwrap();
-    assert_eq!(give_back(newer, 7).await, GivenBack::Began);
+    assert_eq!(requeue(newer, 7).await, GivenBack::Began);
     assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(again), "nothing was written");
     assert_eq!(store.history(job.id().clone()).await.unwrap().unwrap().attempts.len(), 1);
 }
@@ -75,7 +75,7 @@ async fn a_job_is_put_back_so_often_for_one_reason(place: Place) {
     let mut second = 0;
     for round in 1..=MAX_REQUEUES {
         let (_, epoch) = claim(&store, &job, second).await;
-        let back = store.give_back(job.id().clone(), epoch, no_keeper(round), at(second)).await.unwrap();
+        let back = store.requeue(job.id().clone(), epoch, no_keeper(round), at(second)).await.unwrap();
         let GivenBack::Done(back) = back else { panic!("{back:?}") };
         assert_eq!((back.requeued().times, back.requeued().in_all), (round, round));
         assert_eq!(store.job(job.id().clone()).await.unwrap(), Some(back));
@@ -85,7 +85,7 @@ async fn a_job_is_put_back_so_often_for_one_reason(place: Place) {
     let told = snapshot.jobs[0].put_back(at(second - 100)).unwrap().1;
     assert!(told.contains("5 times") && told.contains("the keeper in /x/job.5 ended"), "{told}");
     let (_, epoch) = claim(&store, &job, second).await;
-    let back = |why| store.give_back(job.id().clone(), epoch, why, at(second));
+    let back = |why| store.requeue(job.id().clone(), epoch, why, at(second));
     assert_eq!(back(no_keeper(6)).await.unwrap(), GivenBack::TooOften);
     let full = NotBegun::Shortage("no space left on device".to_owned());
     let GivenBack::Done(waits) = back(full).await.unwrap() else { panic!() };

@@ -94,11 +94,11 @@ async fn a_lease_does_not_depend_on_the_wall_clock(place: Place) {
 }
 
 async fn a_step_back_makes_nobody_wait_long(place: Place) {
-    use cowhand_core::ask::{AskState, Asked};
+    use cowhand_core::ask::{AskState, AskSubject};
     let (store, clock) = with_clock(&place).await;
     let job = store.add_job(hand_job(), clock.now()).await.unwrap().id().clone();
     store.claim(job.clone(), 1, "node-a".into(), HOUR, clock.now()).await.unwrap();
-    let what = Asked::Question { question: "Shall I?".into() };
+    let what = AskSubject::Question { question: "Shall I?".into() };
     let key = "k".to_owned();
     store.make_ask(job.clone(), 1, key, what, at(600), clock.now()).await.unwrap();
     let state = async || {

@@ -1,6 +1,6 @@
 //! Providers: a limit parks everybody who shares one, and nobody starts where there is no slot.
 
-use cowhand_core::attempt::{Limit, Settlement};
+use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobStatus, NewJob, Outcome};
@@ -49,7 +49,7 @@ fn epoch(claim: Claim) -> i64 {
 fn sent_away(resets_at: Option<Timestamp>) -> Settlement {
     let error = JobError { kind: ErrorKind::RateLimited, message: "the limit".into() };
     let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
-    Settlement { limit: Some(Limit { resets_at }), ..outcome.into() }
+    Settlement { limit: Some(UsageLimit { resets_at }), ..outcome.into() }
 }
 
 async fn a_limit_parks_everybody(place: Place) {

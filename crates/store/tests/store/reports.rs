@@ -5,7 +5,7 @@ use cowhand_core::id::JobId;
 use cowhand_core::job::Outcome;
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
-use cowhand_core::retention::Limit;
+use cowhand_core::retention::RetentionLimit;
 use cowhand_store::{Claim, ReportMade, Store};
 use jiff::{SignedDuration, Timestamp};
 
@@ -73,6 +73,6 @@ async fn a_report_is_of_its_attempt(place: Place) {
     let history = store.history(job.clone()).await.unwrap().unwrap();
     let reports: Vec<_> = history.attempts.into_iter().map(|attempt| attempt.report).collect();
     assert_eq!(reports, [Some(report(NeedsPerson, at(3))), None]);
-    store.prune(vec![(job.clone(), Limit::MaxAge)], at(4_003)).await.unwrap();
+    store.prune(vec![(job.clone(), RetentionLimit::MaxAge)], at(4_003)).await.unwrap();
     assert_eq!(store.report_of(job, 1).await.unwrap(), None);
 }

@@ -4,7 +4,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus, NewJob, Origin, Outcome};
 use cowhand_core::policy::Retry;
-use cowhand_core::retention::Limit;
+use cowhand_core::retention::RetentionLimit;
 use cowhand_store::{Claim, Decision, Fired, JobFilter, NewFiring, Pruned, Store, StoreError};
 use jiff::SignedDuration;
 
@@ -34,7 +34,7 @@ async fn finished(store: &Store, second: i64) -> Job {
 }
 
 async fn prune(store: &Store, jobs: &[&Job], second: i64) -> Vec<JobId> {
-    let asked = jobs.iter().map(|job| (job.id().clone(), Limit::MaxAge)).collect();
+    let asked = jobs.iter().map(|job| (job.id().clone(), RetentionLimit::MaxAge)).collect();
     store.prune(asked, at(second)).await.unwrap().iter().map(|job| job.id().clone()).collect()
 }
 
@@ -65,7 +65,7 @@ async fn a_pruned_job_leaves_its_firing_and_its_events(place: Place) {
     let events = store.events_after(0, 100).await.unwrap();
     let pruned = events.last().unwrap();
     assert_eq!((pruned.seq, pruned.job.as_ref()), (before + 1, Some(job.id())));
-    assert_eq!(pruned.fact, Fact::JobPruned { attempts: 1, limit: Some(Limit::MaxAge) });
+    assert_eq!(pruned.fact, Fact::JobPruned { attempts: 1, limit: Some(RetentionLimit::MaxAge) });
     assert!(
         events.iter().any(|event| event.fact == Fact::JobCreated && event.job.as_ref() == Some(job.id()))
     );

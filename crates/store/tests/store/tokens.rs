@@ -80,7 +80,7 @@ async fn what_somebody_asked_for_says_who(place: Place) {
     };
     let (jo_said, sender_said) = (Some("jo".to_owned()), Some(sender.to_string()));
     assert_eq!(who(&events), [None, jo_said.clone(), None, jo_said, sender_said]);
-    assert!(events.iter().all(|event| event.agent.is_none() && event.whose().is_empty()));
+    assert!(events.iter().all(|event| event.agent.is_none() && event.subject().is_empty()));
     let asked = store.asked_after(first, 100).await.unwrap();
     assert_eq!(asked.len(), 3);
     assert_eq!(store.asked_after(asked[0].seq, 1).await.unwrap(), asked[1..2]);

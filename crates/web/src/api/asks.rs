@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use cowhand_core::ask::{Answer, Ask, AskId, AskName, Asked};
+use cowhand_core::ask::{Ask, AskAnswer, AskId, AskName, AskSubject};
 use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::extract::{Count, Given, Params, Switch, named, of_attempt, requires};
 use super::{Api, ApiProblem, Page};
-use cowhand_engine::fleet::Heard;
+use cowhand_engine::fleet::AskDecision;
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -151,9 +151,9 @@ pub(super) async fn answer(
     }
     let message = message.filter(|message| !message.trim().is_empty());
     let answer = match answer {
-        Some(AnswerWord::Allow) => Answer::Allow { message },
-        Some(AnswerWord::Deny) => Answer::Deny { message },
-        Some(AnswerWord::Text) => Answer::Text(
+        Some(AnswerWord::Allow) => AskAnswer::Allow { message },
+        Some(AnswerWord::Deny) => AskAnswer::Deny { message },
+        Some(AnswerWord::Text) => AskAnswer::Text(
             message.ok_or_else(|| ApiProblem::bad_request("an answer in words needs a `message`"))?,
         ),
         None => return Err(ApiProblem::bad_request("`answer` is missing: allow, deny or text")),
@@ -174,14 +174,14 @@ pub(super) async fn make(
         return Err(ApiProblem::bad_request("`key` has 1 to 200 bytes"));
     }
     let what = match (tool, question) {
-        (Some(tool), None) => Asked::Tool { tool, input },
-        (None, Some(question)) => Asked::Question { question },
+        (Some(tool), None) => AskSubject::Tool { tool, input },
+        (None, Some(question)) => AskSubject::Question { question },
         _ => return Err(ApiProblem::bad_request("it is either about a `tool` or a `question`")),
     };
     let (verdict, message, ask) = match api.daemon()?.ask(&job, attempt, key, what).await? {
-        Heard::Allowed => (AskVerdict::Allowed, None, None),
-        Heard::Denied { message } => (AskVerdict::Denied, Some(message), None),
-        Heard::Asked(ask) => (AskVerdict::Asked, None, Some(ask)),
+        AskDecision::Allowed => (AskVerdict::Allowed, None, None),
+        AskDecision::Denied { message } => (AskVerdict::Denied, Some(message), None),
+        AskDecision::Asked(ask) => (AskVerdict::Asked, None, Some(ask)),
     };
     Ok(Json(JobAskReply { verdict, message, ask }))
 }

@@ -6,7 +6,7 @@ use cowhand_core::followup::FollowupRefused;
 use cowhand_core::id::AgentName;
 use cowhand_core::interval::Interval;
 use cowhand_core::job::{Job, NewJob, TriggerType};
-use cowhand_core::trust::{self, Verdict};
+use cowhand_core::trust::{self, TrustVerdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,12 +57,12 @@ pub(super) async fn make(
     // The prompt is text of the asking job, which may have it from a stranger.
     let trusts = named.trusts(named.schedule(schedule.as_ref()));
     let confined = match by.confined().map(|why| trust::judge_again(trusts, why)) {
-        Some(Verdict::Refused(why)) => {
+        Some(TrustVerdict::Refused(why)) => {
             rules = rules.and_then(|_| Err(FollowupRefused::Distrusted { of: agent.clone(), why }));
             None
         }
-        Some(Verdict::Confined(why)) => Some(why),
-        Some(Verdict::Trusted) | None => None,
+        Some(TrustVerdict::Confined(why)) => Some(why),
+        Some(TrustVerdict::Trusted) | None => None,
     };
     let wanted = after.and_then(|after| now.checked_add(after.duration()).ok()).unwrap_or(now);
     let new = NewJob {

@@ -21,8 +21,8 @@ use super::extract::{Count, Given, Params, Switch, named};
 use super::follow::{self, GrowingLines, LinesPart, StreamFormat};
 use super::prune::gone;
 use super::{Api, ApiProblem, Page, WorkspaceView, waits};
-use cowhand_engine::fleet::{Changes, known_agent, known_schedule, missing_agent};
-use cowhand_engine::output::{self, Listening};
+use cowhand_engine::fleet::{JobChanges, known_agent, known_schedule, missing_agent};
+use cowhand_engine::output::{self, OutputReader};
 use cowhand_store::{CancelOutcome, Cancellation, FollowupsOfJob, JobFilter, PastAttempt};
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -258,7 +258,7 @@ pub(super) async fn cancel(State(api): State<Api>, Path(id): Path<String>) -> Re
 pub(super) async fn retry(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(changes): Given<Changes>,
+    Given(changes): Given<JobChanges>,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.retry(find(&api, &id).await?.id(), changes).await?)))
 }
@@ -266,7 +266,7 @@ pub(super) async fn retry(
 pub(super) async fn fork(
     State(api): State<Api>,
     Path(id): Path<String>,
-    Given(changes): Given<Changes>,
+    Given(changes): Given<JobChanges>,
 ) -> Result<(StatusCode, Json<Job>), ApiProblem> {
     Ok((StatusCode::CREATED, Json(api.daemon()?.fork(find(&api, &id).await?.id(), changes).await?)))
 }
@@ -353,14 +353,14 @@ pub(super) async fn output(
     // Without a daemon nothing is written any more.
     let fleet = api.daemon().ok().filter(|_| follows);
     let growth = fleet.map(|fleet| fleet.growth_of(&job));
-    let listening = Listening::new(&api.store, &api.state, &job, after, growth);
+    let listening = OutputReader::new(&api.store, &api.state, &job, after, growth);
     let left = query.limit.filter(|_| !follows);
     Ok(follow::answer(StreamFormat::of(&headers), Lines { listening, after, left }))
 }
 
 /// Output of a job from a line on.
 struct Lines {
-    listening: Listening,
+    listening: OutputReader,
     after: u64,
     /// Number of lines still to return; none means all.
     left: Option<u64>,

@@ -53,7 +53,7 @@ pub(super) async fn unpark(
 async fn views(api: &Api) -> Result<Vec<ProviderView>, ApiProblem> {
     let (roster, now, known) = (api.roster(), api.now(), api.store.providers().await?);
     let mut views: Vec<ProviderView> = Vec::new();
-    let all = roster.agents.iter().flat_map(|agent| agent.and_stand_ins().map(move |(_, who)| (agent, who)));
+    let all = roster.agents.iter().flat_map(|agent| agent.with_fallbacks().map(move |(_, who)| (agent, who)));
     for (agent, who) in all {
         let Some(slot) = roster.slot(&who) else { continue };
         if let Some(known) = views.iter_mut().find(|view| view.provider == slot.provider) {

@@ -21,7 +21,7 @@ use super::{
     providers, prune, reports, schedules, sessions, timeline, tokens, usage, work,
 };
 use cowhand_engine::doctor::Finding;
-use cowhand_engine::fleet::{Changes, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
+use cowhand_engine::fleet::{JobChanges, PruneAsked, PruneView, Reloaded, ScheduleView, Trigger};
 use cowhand_engine::queues::ItemView;
 use cowhand_store::TokenRecord;
 
@@ -179,13 +179,13 @@ fn of_jobs() -> Vec<Route> {
             .refuses(&[NotFound, AlreadyStopped]),
         Route::post("/api/v1/jobs/{job}/retry", jobs::retry)
             .about("Creates a new job from this one.")
-            .takes::<Changes>()
+            .takes::<JobChanges>()
             .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),
         Route::post("/api/v1/jobs/{job}/fork", jobs::fork)
             .about("Creates a new job that starts with a copy of this job's session.")
-            .takes::<Changes>()
+            .takes::<JobChanges>()
             .answers::<JobRecord>()
             .creates(Creates::Always)
             .refuses(&[NotFound, Conflict]),

@@ -3,7 +3,7 @@
 use cowhand_core::id::AgentName;
 use cowhand_core::job::{ErrorKind, Job, JobStatus, Outcome};
 use cowhand_core::plan::{AwaitedStart, Holds, LiveJob, LiveState, Snapshot};
-use cowhand_core::policy::Closed;
+use cowhand_core::policy::ClosedBy;
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
@@ -157,8 +157,8 @@ pub(super) async fn last_failure(api: &Api, job: &Job) -> Result<Option<String>,
 }
 
 fn calendar(agent: &Agent, job: &Job, until: Timestamp, now: Timestamp) -> Option<Waits> {
-    let schedule = agent.holding(job).schedule()?;
-    let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(Closed::sentence)?;
+    let schedule = agent.restrictions(job).schedule()?;
+    let closed = schedule.timing.closed_by(now, schedule.zone.time_zone()).map(ClosedBy::sentence)?;
     Some(Waits { reason: SkipReason::OutsideHours, until: Some(until), message: closed })
 }
 

@@ -225,7 +225,7 @@ impl Api {
     /// Makes the daemon retry undelivered results of items that are in the queue now.
     async fn notice(&self, queue: &Queue) {
         let Ok(fleet) = self.daemon() else { return };
-        if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.notice(queue)).await {
+        if let Err(error) = within(SOURCE_READ_TIMEOUT, fleet.retry_undelivered(queue)).await {
             debug!(queue = queue.name, "cannot look for items with unreported results: {error}");
         }
     }

@@ -25,7 +25,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::middleware::{from_fn, from_fn_with_state, map_response_with_state};
 use axum::response::Response;
-use cowhand_core::server::Server as Settings;
+use cowhand_core::server::ServerConfig as Settings;
 use futures_util::StreamExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::watch;

@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Uri};
 use axum::middleware::Next;
 use axum::response::Response;
-use cowhand_core::server::Server as Settings;
+use cowhand_core::server::ServerConfig as Settings;
 
 use crate::api::{ApiProblem, Code};
 

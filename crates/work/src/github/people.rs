@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cowhand_core::github;
-use cowhand_core::trust::{Head, RepoPermission, Standing};
+use cowhand_core::trust::{AuthorPermission, Head, RepoPermission};
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
@@ -35,7 +35,7 @@ pub struct People {
 }
 
 /// Cached answer. A caller that asks while a request runs waits for its answer.
-type Known = OnceCell<(Instant, Standing)>;
+type Known = OnceCell<(Instant, AuthorPermission)>;
 
 #[derive(Debug)]
 struct Registrar {
@@ -51,7 +51,7 @@ impl People {
         place: &RepositoryAccess,
         login: &str,
         setting: &SourceContext,
-    ) -> Result<Standing, WorkSourceError> {
+    ) -> Result<AuthorPermission, WorkSourceError> {
         let registrar = self.registrar(place, setting)?;
         let known = registrar.known(login.to_lowercase());
         let ask = async || Ok((Instant::now(), registrar.ask(place, login).await?));
@@ -119,7 +119,7 @@ impl Registrar {
         Ok(())
     }
 
-    async fn ask(&self, place: &RepositoryAccess, login: &str) -> Result<Standing, WorkSourceError> {
+    async fn ask(&self, place: &RepositoryAccess, login: &str) -> Result<AuthorPermission, WorkSourceError> {
         let call =
             ApiRequest::get(format!("repos/{}/collaborators/{}/permission", place.repo, encoded(login)));
         match self.client.ask::<CollaboratorPermission>(call).await {
@@ -127,7 +127,7 @@ impl Registrar {
             // The account does not exist, or has no role here.
             Err(error) if error.is_not_found() => {
                 self.sees(place).await?;
-                Ok(Standing::Nothing)
+                Ok(AuthorPermission::Nothing)
             }
             Err(error) => Err(error.into()),
         }
@@ -156,11 +156,11 @@ pub struct CollaboratorPermission {
 
 impl CollaboratorPermission {
     /// Returns the permission. A custom role counts as the permission that it is based on.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> AuthorPermission {
         let read = |word: &str| word.parse::<RepoPermission>().ok();
         read(&self.role_name)
             .or_else(|| read(&self.permission))
-            .map_or(Standing::Nothing, Standing::Permission)
+            .map_or(AuthorPermission::Nothing, AuthorPermission::Permission)
     }
 }
 

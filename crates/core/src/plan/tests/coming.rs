@@ -1,7 +1,7 @@
 //! The next firings as they are shown: never in the past, and only of schedules that fire.
 
 use super::*;
-use crate::budget::{Amount, Budget, Dearest, Spending};
+use crate::budget::{Amount, Budget, HighestCost, Spending};
 use crate::plan::coming::Outlook;
 use crate::provider::Parked;
 
@@ -39,10 +39,10 @@ fn poor(schedule: &str, spent: u64, reserved: u64) -> Scene {
     let mut scene = Scene::new(schedule);
     scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });
     let dollars = |dollars: u64| Amount { microdollars: dollars * 1_000_000, tokens: 0 };
-    let (spent, held) = (dollars(spent), dollars(reserved));
-    let own = Spending { day: spent, month: spent, heard: Amount::default(), held };
-    let dearest = Dearest { microdollars: Some(1_000_000), tokens: None };
-    scene.snapshot.ledger.agents.insert("a".parse().unwrap(), (own, dearest));
+    let (spent, committed) = (dollars(spent), dollars(reserved));
+    let own = Spending { day: spent, month: spent, reported: Amount::default(), committed };
+    let highest_cost = HighestCost { microdollars: Some(1_000_000), tokens: None };
+    scene.snapshot.ledger.agents.insert("a".parse().unwrap(), (own, highest_cost));
     scene
 }
 

@@ -16,7 +16,7 @@ fn overlap_of_an_interval() {
         let mut turn = every(overlap);
         turn.add("t", EVERY);
         let waits = turn.roster.agents[0].schedules[1].id;
-        let waiting = Waiting { due: at("10:01"), reason: SkipReason::AtCapacity };
+        let waiting = WaitingFiring { due: at("10:01"), reason: SkipReason::AtCapacity };
         turn.snapshot.schedules.get_mut(&waits).unwrap().waiting = Some(waiting);
         let first = plan(at("10:06"), &turn.roster, &turn.snapshot).actions;
         let fired = |action: &Action| matches!(action, Action::Fire { schedule, .. } if *schedule == waits);

@@ -161,7 +161,7 @@ fn as_what_an_attempt_runs() {
         (None, Some("command"), Some(2)),
         (Some("gone"), Some("gemini"), None),
     ] {
-        assert_eq!(agent.stand_in_at(provider, runtime), expected, "{provider:?} {runtime:?}");
+        assert_eq!(agent.fallback_of(provider, runtime), expected, "{provider:?} {runtime:?}");
     }
 }
 

@@ -182,7 +182,7 @@ fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
         let record = scene.snapshot.schedules.get_mut(&id).unwrap();
         record.looked(at("10:00").into());
         record.interval_count = 4;
-        record.waiting = due.map(|due| Waiting { due: at(due), reason: SkipReason::AtCapacity });
+        record.waiting = due.map(|due| WaitingFiring { due: at(due), reason: SkipReason::AtCapacity });
         scene
     };
     check([
@@ -193,6 +193,6 @@ fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
     // The due schedule that has waited longer comes first, whatever the order in the config.
     let mut both = second("plain", Some("10:01")).waiting("10:05", SkipReason::AtCapacity);
     assert_eq!(both.plan("10:06"), "ran interval:5 10:01");
-    both.record().waiting = Some(Waiting { due: at("10:00:30"), reason: SkipReason::AtCapacity });
+    both.record().waiting = Some(WaitingFiring { due: at("10:00:30"), reason: SkipReason::AtCapacity });
     assert_eq!(both.plan("10:06"), "ran interval:2 10:05");
 }

@@ -147,7 +147,7 @@ async fn print_event(event: &Event, store: &Store) -> anyhow::Result<()> {
     };
     let style = Style::new().fg_color(Some(color.into()));
     let time = event.at.to_zoned(TimeZone::system()).strftime("%H:%M:%S").to_string();
-    let name = event.whose();
+    let name = event.subject();
     print_line(format!("{time}  {name:<20} {style}{what}{style:#}"))
 }
 

@@ -23,9 +23,9 @@ use cowhand_system::fault;
 use cowhand_system::panic::caught;
 
 /// Number of firings that share a transaction.
-const TOGETHER: usize = 100;
+const MAX_FIRINGS_PER_TRANSACTION: usize = 100;
 /// Time that a strategy has to react to a shutdown before it is dropped.
-const GRACE: Duration = Duration::from_secs(1);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(1);
 /// Longest stored error message.
 const ERROR_CAP: usize = 2_000;
 
@@ -97,7 +97,7 @@ impl Runner {
         };
         let overdue = async {
             stopped(&self.shutdown).await;
-            tokio::time::sleep(GRACE).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         let answer = tokio::select! {
             answer = caught(asked) => answer,
@@ -178,7 +178,7 @@ impl Runner {
         };
         fault::place("sighted");
         let dispatch = Dispatch { agent, schedule, due: None };
-        for part in open.chunks(TOGETHER) {
+        for part in open.chunks(MAX_FIRINGS_PER_TRANSACTION) {
             let now = self.engine.clock.now();
             let firing = |(place, key): &(usize, FiringKey)| {
                 dispatch.firing(key.clone(), FiringContext::of_task(tasks[*place].clone()), now)

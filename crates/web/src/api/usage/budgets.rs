@@ -1,6 +1,6 @@
 //! The state of budgets.
 
-use cowhand_core::budget::{Budget, Ledger, Scope, SpendLimits, Spending, Unit, Window};
+use cowhand_core::budget::{Budget, BudgetScope, BudgetWindow, SpendLimits, Spending, SpendingLedger, Unit};
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
 use jiff::Timestamp;
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 /// Budget of a day or a month. Amounts are dollars or tokens, according to `unit`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BudgetView {
-    pub scope: Scope,
+    pub scope: BudgetScope,
     /// Agent; none for a budget of the fleet.
     pub agent: Option<AgentName>,
-    pub window: Window,
+    pub window: BudgetWindow,
     pub unit: Unit,
     pub limit: f64,
     /// Amount spent by ended attempts, and by running ones as far as they report it.
@@ -25,15 +25,20 @@ pub struct BudgetView {
 }
 
 /// Returns the budgets: the fleet's first, then those of the agents in the order of the files.
-pub fn views(roster: &Roster, ledger: &Ledger, now: Timestamp, only: Option<&AgentName>) -> Vec<BudgetView> {
+pub fn views(
+    roster: &Roster,
+    ledger: &SpendingLedger,
+    now: Timestamp,
+    only: Option<&AgentName>,
+) -> Vec<BudgetView> {
     let Some(periods) = roster.agents.iter().find_map(|agent| SpendLimits::of(roster, agent, now)) else {
         return Vec::new();
     };
-    let fleet = only.is_none().then_some((Scope::Fleet, None, roster.budget, ledger.fleet));
+    let fleet = only.is_none().then_some((BudgetScope::Fleet, None, roster.budget, ledger.fleet));
     let agents = roster.agents.iter().filter(|agent| only.is_none_or(|only| *only == agent.name));
     let agents = agents.filter_map(|agent| {
         let (spending, _) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
-        Some((Scope::Agent, Some(agent.name.clone()), agent.settings.budget?, spending))
+        Some((BudgetScope::Agent, Some(agent.name.clone()), agent.settings.budget?, spending))
     });
     let owners = fleet.into_iter().chain(agents);
     owners
@@ -42,22 +47,24 @@ pub fn views(roster: &Roster, ledger: &Ledger, now: Timestamp, only: Option<&Age
 }
 
 fn of(
-    scope: Scope,
+    scope: BudgetScope,
     agent: Option<&AgentName>,
     budget: &Budget,
     spending: &Spending,
     periods: &SpendLimits,
 ) -> Vec<BudgetView> {
     let mut views = Vec::new();
-    for (window, settled, until) in
-        [(Window::Day, spending.day, periods.day.end), (Window::Month, spending.month, periods.month.end)]
-    {
+    for (window, settled, until) in [
+        (BudgetWindow::Day, spending.day, periods.day.end),
+        (BudgetWindow::Month, spending.month, periods.month.end),
+    ] {
         for unit in [Unit::Usd, Unit::Tokens] {
             let Some(limit) = budget.limit(window, unit) else { continue };
-            let [settled, heard, held] = [settled, spending.heard, spending.held].map(|amount| match unit {
-                Unit::Usd => amount.microdollars,
-                Unit::Tokens => amount.tokens,
-            });
+            let [settled, heard, held] =
+                [settled, spending.reported, spending.committed].map(|amount| match unit {
+                    Unit::Usd => amount.microdollars,
+                    Unit::Tokens => amount.tokens,
+                });
             let shown = |value: u64| match unit {
                 Unit::Usd => dollars(value),
                 #[expect(clippy::cast_precision_loss, reason = "nobody uses so many tokens that it shows")]

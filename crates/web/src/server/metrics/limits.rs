@@ -39,7 +39,7 @@ impl Metrics {
         let (roster, now) = (self.fleet.roster(), self.fleet.clock().now());
         let known = self.fleet.store().providers().await?;
         let jobs = self.fleet.store().snapshot().await?.jobs;
-        let everybody = roster.agents.iter().flat_map(Agent::and_stand_ins);
+        let everybody = roster.agents.iter().flat_map(Agent::with_fallbacks);
         let slots = everybody.filter_map(|(_, agent)| roster.slot(&agent));
         let slots: BTreeMap<String, _> = slots.map(|slot| (slot.provider, slot.limits)).collect();
         let of = |provider: &str| [("provider", provider.to_owned())];

@@ -1,6 +1,6 @@
 //! The asks of agents, on the page of the fleet and of the job, with the possible answers.
 
-use cowhand_core::ask::{Answered, Ask, AskState, Asked, Denial};
+use cowhand_core::ask::{Answered, Ask, AskState, AskSubject, Denial};
 use maud::{Markup, html};
 
 use super::text::{self, Text};
@@ -53,18 +53,18 @@ fn one(ask: &Ask, with_job: bool) -> Markup {
                 (marks::status_as(mark(&ask.state), if is_open { "waiting" } else { ask.state.status().as_str() }))
                 @if with_job { b { (marks::agent(&ask.agent)) } (marks::job(&ask.job)) }
                 @match &ask.what {
-                    Asked::Tool { tool, .. } => { span { "wants to use " code.any { (text::short(tool, 80)) } } }
-                    Asked::Question { .. } => { span { "asks" } }
+                    AskSubject::Tool { tool, .. } => { span { "wants to use " code.any { (text::short(tool, 80)) } } }
+                    AskSubject::Question { .. } => { span { "asks" } }
                 }
                 span.muted { @if is_open { "until " (marks::at(ask.expires_at)) } @else { (marks::at(ask.asked_at)) } }
             }
             @match &ask.what {
-                Asked::Tool { input, .. } => {
+                AskSubject::Tool { input, .. } => {
                     @let whole = input_of(input);
                     @if whole.len() <= 600 { (marks::block(&whole)) }
                     @else { details data-keep=(ask.id) { summary { code.any { (in_short(input)) } } (marks::block(&whole)) } }
                 }
-                Asked::Question { question } => { p.pre { (Text(question)) } }
+                AskSubject::Question { question } => { p.pre { (Text(question)) } }
             }
             @if let AskState::Allowed(said) | AskState::Denied(said) | AskState::Answered(said) = &ask.state { (answer(said)) }
             @if is_open { (buttons(ask)) }
@@ -108,13 +108,13 @@ fn answer(Answered { answered_at, by, message }: &Answered) -> Markup {
 fn buttons(ask: &Ask) -> Markup {
     let address = format!("/api/v1/asks/{}/answer", ask.id);
     match &ask.what {
-        Asked::Tool { .. } => html! {
+        AskSubject::Tool { .. } => html! {
             div.buttons.script {
                 button.primary data-post=(address) data-answer="allow" data-said="The tool is allowed." { "Allow" }
                 button data-post=(address) data-answer="deny" data-said="The ask is denied." { "Deny" }
             }
         },
-        Asked::Question { .. } => html! {
+        AskSubject::Question { .. } => html! {
             form.inline.script data-post=(address) data-said="The answer is sent." {
                 input type="hidden" name="answer" value="text";
                 input.grow name="message" aria-label="Your answer" placeholder="Your answer" autocomplete="off" required;
@@ -128,13 +128,13 @@ fn buttons(ask: &Ask) -> Markup {
 #[cfg(test)]
 mod tests {
     use cowhand_core::actor::Actor;
-    use cowhand_core::ask::{Answer, AskId};
+    use cowhand_core::ask::{AskAnswer, AskId};
     use jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
 
-    fn ask(what: Asked) -> Ask {
+    fn ask(what: AskSubject) -> Ask {
         let id: AskId = "job-2026-01-05-a1b2c3.1".parse().unwrap();
         let (job, agent, at) = (id.job.clone(), "coder".parse().unwrap(), Timestamp::UNIX_EPOCH);
         let expires_at = Timestamp::from_second(10).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn what_is_asked_is_text_and_can_be_answered() {
         let hostile = "</pre><script>\u{202e}rm\u{1b}[2J \" data-post=\"/x";
-        let tool = Asked::Tool { tool: "<b>Bash".into(), input: json!({ "command": hostile }) };
+        let tool = AskSubject::Tool { tool: "<b>Bash".into(), input: json!({ "command": hostile }) };
         let shown = waiting(&[ask(tool.clone())]).into_string();
         for expected in [
             "wants to use <code class=\"any\">&lt;b&gt;Bash</code>",
@@ -167,12 +167,12 @@ mod tests {
         assert!(!shown.contains("<script>"), "{shown}");
         let mut answered = ask(tool);
         let jo = Actor::Person { uid: 7, name: Some("<i>jo".into()) };
-        let no = Answer::Deny { message: Some("<u>no".into()) };
+        let no = AskAnswer::Deny { message: Some("<u>no".into()) };
         answered.answer(no, Some(jo), Timestamp::UNIX_EPOCH).unwrap();
         let shown = of_job(&[answered]).into_string();
         assert!(shown.contains("&lt;i&gt;jo") && shown.contains("&lt;u&gt;no"), "{shown}");
         assert!(!shown.contains("data-answer"), "{shown}");
-        let question = of_job(&[ask(Asked::Question { question: "<h1>Which?".into() })]).into_string();
+        let question = of_job(&[ask(AskSubject::Question { question: "<h1>Which?".into() })]).into_string();
         assert!(question.contains("&lt;h1&gt;Which?") && question.contains("name=\"message\""), "{question}");
         assert_eq!(waiting(&[]).into_string(), "");
     }

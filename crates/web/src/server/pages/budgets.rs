@@ -1,6 +1,6 @@
 //! The rest of budgets, on the pages of the fleet and of usage.
 
-use cowhand_core::budget::{Unit, Window};
+use cowhand_core::budget::{BudgetWindow, Unit};
 use maud::{Markup, html};
 
 use super::marks;
@@ -45,7 +45,7 @@ pub(super) fn table(budgets: &[BudgetView]) -> Markup {
 /// Formats `of $5.00` after the spending of today: the fleet's budget of a day, if it has one in dollars.
 pub(super) fn of_today(budgets: &[BudgetView]) -> Markup {
     let of_fleet = |budget: &&BudgetView| {
-        budget.agent.is_none() && budget.window == Window::Day && budget.unit == Unit::Usd
+        budget.agent.is_none() && budget.window == BudgetWindow::Day && budget.unit == Unit::Usd
     };
     html! { @if let Some(budget) = budgets.iter().find(of_fleet) { " of " (marks::money(budget.limit)) } }
 }

@@ -112,8 +112,8 @@ fn message(number: u64, line: &str) -> Markup {
         OutputMessage::System { subtype: Some(word), content: Some(which), timestamp, extra }
             if word == OutputMessage::ATTEMPT =>
         {
-            let border = OutputMessage::border(&which, &extra);
-            row(number, "note", timestamp, &html! { "── " (Text(&border)) })
+            let heading = OutputMessage::attempt_heading(&which, &extra);
+            row(number, "note", timestamp, &html! { "── " (Text(&heading)) })
         }
         // With content it is the output of a plain program; without, only a notification.
         OutputMessage::System { content: Some(content), timestamp, .. } => match result_line(&content) {

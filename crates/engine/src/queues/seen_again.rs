@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::{SignedDuration, Timestamp};
 
 /// Time before the same result is reported again, so that one that cannot be delivered is not tried at every poll.
-const PAUSE: SignedDuration = SignedDuration::from_secs(15);
+const REPORT_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(15);
 
 #[derive(Debug, Default)]
 pub struct SeenAgain(Mutex<Holders>);
@@ -26,7 +26,7 @@ impl SeenAgain {
     /// Records that the item of this holder is there. Returns whether its result is to be tried for that.
     pub fn see(&self, holder: String, now: Timestamp) -> bool {
         let mut holders = self.lock();
-        holders.noticed_at.retain(|_, at| now.duration_since(*at).abs() < PAUSE);
+        holders.noticed_at.retain(|_, at| now.duration_since(*at).abs() < REPORT_AGAIN_AFTER);
         if holders.noticed_at.contains_key(&holder) {
             return false;
         }

@@ -5,14 +5,14 @@ use super::Agent;
 use crate::shape::{PermissionMode, Runtime};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unheld {
+pub struct Unenforceable {
     /// Key of the agent's config, from its root.
     pub key: String,
     pub why: String,
 }
 
 impl Agent {
-    pub fn unheld(&self) -> Option<Unheld> {
+    pub fn unenforceable(&self) -> Option<Unenforceable> {
         let settings = &self.settings;
         let runtime = self.runtime();
         let name = runtime.name();
@@ -21,19 +21,19 @@ impl Agent {
             let why = format!(
                 "`{key}` has a user name or a query in it, which may be secret, and Codex takes it only as an argument, for everyone on the machine to see; what is secret belongs in `headers`"
             );
-            return Some(Unheld { key, why });
+            return Some(Unenforceable { key, why });
         }
         if settings.permission_mode == Some(PermissionMode::Ask) && !runtime.asks() {
             let why = format!(
                 "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so it is not started"
             );
-            return Some(Unheld { key: "permission_mode".to_owned(), why });
+            return Some(Unenforceable { key: "permission_mode".to_owned(), why });
         }
         let key = self.forbidding()?;
         let why = format!(
             "`{key}` forbids something that nobody can keep from `runtime: {name}`, so it is not started; take the key away, or choose a runtime that knows it"
         );
-        Some(Unheld { key: key.to_owned(), why })
+        Some(Unenforceable { key: key.to_owned(), why })
     }
 
     /// Returns the key with a restriction that the program does not support.
@@ -111,7 +111,7 @@ mod tests {
         ] {
             let mut agent = Agent::new("coder".parse().unwrap());
             agent.settings = serde_json::from_str(settings).unwrap();
-            let said = agent.unheld();
+            let said = agent.unenforceable();
             assert_eq!(said.as_ref().map(|said| said.key.as_str()), key, "{settings} {said:?}");
         }
     }

@@ -13,7 +13,7 @@ use super::resolve::schedule_node;
 use super::suggest::{did_you_mean, one_of};
 use crate::budget::Budget;
 use crate::followup::Chain;
-use crate::permission::{Permissions, Rule, Verdict, decide};
+use crate::permission::{Permissions, Rule, ToolVerdict, decide};
 use crate::policy::{Overlap, Retry};
 use crate::roster::{Agent, Roster};
 use crate::sandbox::{Sandbox, SandboxKind};
@@ -42,7 +42,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     }
     if let Some(written) = draft.node.entry("ask_timeout") {
         let message = "`ask_timeout` does nothing: without `permission_mode: ask`, `followups` or `fleet_tools` nobody is asked";
-        idle.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_a_voice());
+        idle.note(written.key_at, message, draft.key_of("ask_timeout"), !agent.needs_job_channel());
     }
     work_source(idle, draft, agent);
     followups(idle, draft, agent);
@@ -222,7 +222,7 @@ fn can_allow(rule: &Rule) -> bool {
     let pattern = pattern.trim_end_matches(')').replace(":*", " *");
     let input = json!({ "command": pattern.replace('*', "x") });
     let rules = Permissions { allow: Some(vec![rule.clone()]), ..Permissions::default() };
-    decide(Some(&rules), None, tool, &input) == Verdict::Allow
+    decide(Some(&rules), None, tool, &input) == ToolVerdict::Allow
 }
 
 /// Checks for allow rules of a schedule whose agent allows nothing.
@@ -239,7 +239,7 @@ fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permission
 
 /// Reports unused providers, because a misspelt name removes a limit.
 pub(super) fn providers(loader: &mut Loader<'_>, roster: &Roster) {
-    let all = roster.agents.iter().flat_map(Agent::and_stand_ins);
+    let all = roster.agents.iter().flat_map(Agent::with_fallbacks);
     let used: HashSet<String> = all.filter_map(|(_, agent)| agent.provider().map(str::to_owned)).collect();
     let mut names: Vec<&str> = used.iter().map(String::as_str).collect();
     names.sort_unstable();

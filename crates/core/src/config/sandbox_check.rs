@@ -8,7 +8,9 @@ use super::node::{Location, Node};
 use super::problem::Problem;
 use super::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
-use crate::sandbox::{Asked, Credentials, Network, Reach, Reaches, Sandbox, SandboxKind, SandboxRules};
+use crate::sandbox::{
+    Credentials, Network, Reach, Reaches, RequestedSandbox, Sandbox, SandboxKind, SandboxRules,
+};
 use crate::shape::Runtime;
 use crate::workspace::IsolationKind;
 
@@ -81,7 +83,7 @@ fn beside_its_config(
     loader: &Loader<'_>,
     agent: &Agent,
     schedule: Option<&Schedule>,
-    asked: &Asked,
+    asked: &RequestedSandbox,
 ) -> Option<String> {
     let isolation = agent.isolation_of(schedule.map(|schedule| &schedule.name)).kind;
     if asked.kind != SandboxKind::Landlock || isolation != IsolationKind::Shared {
@@ -123,12 +125,12 @@ fn wrong_rules(rules: &SandboxRules) -> Option<(&'static str, String)> {
 }
 
 /// Returns an error if this agent cannot run with the requested sandbox.
-fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
+fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, String)> {
     if let Some(why) = never_starts(agent, asked) {
         return Some(("kind", why));
     }
     let outside = asked.credentials == Credentials::Outside;
-    let (_, unable) = agent.and_stand_ins().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
+    let (_, unable) = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
     let runtime = unable.settings.runtime.unwrap_or_default().name();
     let message = format!(
         "`credentials: outside` cannot be had for `runtime: {runtime}`: nobody knows how its program is told where its provider is"
@@ -137,14 +139,14 @@ fn wrong_for(agent: &Agent, asked: &Asked) -> Option<(&'static str, String)> {
 }
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
-fn never_starts(agent: &Agent, asked: &Asked) -> Option<String> {
+fn never_starts(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
     if asked.kind == SandboxKind::Docker && agent.settings.runtime == Some(Runtime::Acp) {
         let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
         return Some(why.to_owned());
     }
     // Jobs communicate with the fleet over a socket.
     let closed = matches!(asked.kind, SandboxKind::Landlock | SandboxKind::Docker);
-    (closed && agent.needs_a_voice()).then(|| {
+    (closed && agent.needs_job_channel()).then(|| {
         format!(
             "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {}` lets no agent have one; `sandbox: bubblewrap` does",
             asked.kind
