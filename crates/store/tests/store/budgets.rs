@@ -151,7 +151,7 @@ async fn two_stores_never_spend_the_same_reserve_twice(place: Place) {
             match claim {
                 Claim::Claimed { job, epoch } => running.push((store, job.id().clone(), epoch)),
                 Claim::OverBudget(over) => {
-                    assert_eq!((over.scope, over.window), (BudgetScope::Fleet, BudgetWindow::Day))
+                    assert_eq!((over.scope, over.window), (BudgetScope::Fleet, BudgetWindow::Day));
                 }
                 other => panic!("{other:?}"),
             }
