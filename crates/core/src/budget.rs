@@ -405,25 +405,9 @@ impl SpendLimits {
         Ok(Reservation { amount })
     }
 
-    /// Returns the budget that is exceeded while an attempt runs, if there is one. `job` is the spending of the job so
+    /// Returns the budget that is used up while an attempt runs, if there is one. `job` is the spending of the job so
     /// far, including this attempt. Reservations of other attempts do not count.
-    pub fn exceeded(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
-        self.find_budget(job, own, fleet, |budget| budget.spent > budget.limit)
-    }
-
-    /// Checks whether the job has used up its own budget, so that nothing is left for another attempt.
-    pub fn is_used_up(&self, job: Amount) -> bool {
-        let nobody = Spending::default();
-        self.find_budget(job, &nobody, &nobody, |budget| budget.spent >= budget.limit).is_some()
-    }
-
-    fn find_budget(
-        &self,
-        job: Amount,
-        own: &Spending,
-        fleet: &Spending,
-        wanted: impl Fn(&OverBudget) -> bool,
-    ) -> Option<OverBudget> {
+    pub fn used_up(&self, job: Amount, own: &Spending, fleet: &Spending) -> Option<OverBudget> {
         [Unit::Usd, Unit::Tokens].into_iter().find_map(|unit| {
             let of_job = [(BudgetScope::Agent, &self.own), (BudgetScope::Fleet, &self.fleet)];
             let of_job = of_job.into_iter().filter_map(|(scope, budget)| {
@@ -433,7 +417,10 @@ impl SpendLimits {
                 Some(OverBudget { scope, window, unit, limit, spent, reserved, needed, until: None })
             });
             let of_job = of_job.min_by_key(|of_job| of_job.limit);
-            of_job.into_iter().chain(self.windows(unit, own, fleet)).find(&wanted)
+            of_job
+                .into_iter()
+                .chain(self.windows(unit, own, fleet))
+                .find(|window| window.spent >= window.limit)
         })
     }
 

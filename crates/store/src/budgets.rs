@@ -92,7 +92,7 @@ impl Store {
                     if limits.has_windows() { everybody(tx, &limits).await? } else { HashMap::new() };
                 let own = everybody.get(job.agent()).copied().unwrap_or_default();
                 let spent = job.usage().map(Amount::of).unwrap_or_default().plus(Amount::of(&usage));
-                Ok(Hearing::Noted(limits.exceeded(spent, &own, &total(&everybody))))
+                Ok(Hearing::Noted(limits.used_up(spent, &own, &total(&everybody))))
             })
         })
         .await

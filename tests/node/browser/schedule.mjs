@@ -37,7 +37,7 @@ await story(async ({ page }) => {
   const lanes = page.locator('.lane:not(.axis)');
   assert.equal(await lanes.count(), 7);
   const nightly = lanes.filter({ hasText: 'nightly' });
-  assert.match(await nightly.locator('svg.track').getAttribute('aria-label'), /1 done, 0 failed, 0 running, 0 skipped, 0 missed, 0 coalesced, 0 planned/);
+  assert.match(await nightly.locator('svg.track').getAttribute('aria-label'), /1 done, 0 failed, 0 cancelled, 0 running, 0 waiting, 0 skipped, 0 missed, 0 coalesced, 0 planned/);
   assert.equal(await nightly.locator('.m-done').count(), 1);
   assert.ok(await lanes.filter({ hasText: 'hourly' }).locator('.m-planned').count() > 10);
 });

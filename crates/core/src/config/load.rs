@@ -97,7 +97,7 @@ pub fn load(root: &Path, outside: ConfigEnvironment<'_>) -> LoadedConfig {
         retention: loader.retention,
         prices: loader.prices.clone(),
         providers: loader.providers.clone(),
-        server: std::mem::take(&mut loader.server),
+        server: loader.server.clone(),
         traces: loader.traces.take(),
     };
     let mut places = HashMap::new();

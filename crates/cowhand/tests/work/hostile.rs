@@ -49,7 +49,7 @@ async fn files_that_are_no_items_are_named_and_hide_nobody() {
     a..b.md has a name that is no id; use letters, digits, '.', '_' and '-'
     bomb.md has front matter that cannot be read: line 16: the file has more than 200000 values once its aliases are expanded
     dangling.md is a symbolic link, which is not followed
-    flow.md has front matter in which `status` cannot be changed safely; write one key on each line
+    flow.md has front matter in which `claimed_by` cannot be changed safely; write one key on each line
     folder.md is not a plain file
     huge.md is larger than 1 MiB
     latin.md is not UTF-8 text

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::budget::{
-    self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, UsageReporting,
+    self, Amount, Breach, Budget, OverBudget, Reservation, SpendLimits, Spending, UsageReporting,
 };
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome};
 use cowhand_core::policy::Retry;
@@ -128,8 +128,9 @@ impl AttemptTask {
         let whatever = Reservation { amount: Amount { microdollars: u64::MAX, tokens: 0 } };
         let used = budget::assume(settlement.usage.clone(), settlement.silent, whatever);
         let spent = self.spent_before().plus(used.as_ref().map(Amount::of).unwrap_or_default());
-        let is_used_up = self.limits().is_some_and(|limits| limits.is_used_up(spent));
-        if is_used_up { Retry::default() } else { rules.retry.clone() }
+        let nobody = Spending::default();
+        let is_over = self.limits().is_some_and(|limits| limits.used_up(spent, &nobody, &nobody).is_some());
+        if is_over { Retry::default() } else { rules.retry.clone() }
     }
 
     /// Returns the outcome of a job that was stopped for its budget, or that its program stopped at the limit passed to it.

@@ -317,12 +317,12 @@ async fn a_run_is_told_what_it_passes(place: Place) {
         Hearing::Noted(over) => over.map(|over| (over.scope, over.window, over.spent)),
         Hearing::Fenced => panic!("{id} is not ours"),
     };
-    assert_eq!(hear(&first, one, 1.0).await, None, "it is not exceeded");
-    assert_eq!(hear(&first, one, 1.000_001).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_001)));
+    assert_eq!(hear(&first, one, 0.999_999).await, None);
+    assert_eq!(hear(&first, one, 1.0).await, Some((BudgetScope::Agent, BudgetWindow::Job, 1_000_000)));
     // It did not stop at once, and the other one pays for that.
     assert_eq!(hear(&first, one, 1.5).await.map(|over| over.1), Some(BudgetWindow::Job));
-    assert_eq!(hear(&second, two, 0.5).await, None);
-    assert_eq!(hear(&second, two, 0.6).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_100_000)));
+    assert_eq!(hear(&second, two, 0.4).await, None);
+    assert_eq!(hear(&second, two, 0.5).await, Some((BudgetScope::Fleet, BudgetWindow::Day, 2_000_000)));
 }
 
 fn failed(message: &str, breaker: Breaker) -> Settlement {

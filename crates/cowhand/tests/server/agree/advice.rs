@@ -8,9 +8,13 @@ use crate::Scene;
 /// Checks that every advised command can be run, and does what the text says.
 pub(super) fn follow(scene: &Scene) {
     let advised = collect(scene);
-    for expected in
-        ["schedule enable broken/fails", "unpark shared", "asks", "config check", "work retry files-third"]
-    {
+    for expected in [
+        "schedule enable broken/fails",
+        "unpark shared",
+        "asks",
+        "config check",
+        "work retry files-third --agent unlucky",
+    ] {
         assert!(advised.contains(expected), "{expected} in {advised:?}");
     }
     for command in &advised {

@@ -170,7 +170,7 @@ mod tests {
             keep_until: None,
         };
         for (status, expected) in [
-            (JobStatus::Running, "What it changes is shown when it has ended."),
+            (JobStatus::Running, "Its changes are shown after it has ended."),
             (JobStatus::Failed, "There is no diff: its agent was never started"),
         ] {
             let page = part((&job, status), Some(&workspace), None).into_string();
