@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use crate::context::Engine;
 use crate::prune::files;
-use crate::prune::workspaces::{self as removal, run_blocking};
+use crate::prune::workspaces::{self as removal, run_git};
 use crate::view::write_whole;
 use cowhand_run::redact::Redactor;
 use cowhand_run::workspace::{self, Ground};
@@ -38,7 +38,7 @@ pub(super) async fn work_dir(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> 
     }
     let ground = {
         let (directory, rules) = (agent.directory.clone(), rules.clone());
-        run_blocking(move || Ground::of(&directory, &rules)).await?
+        run_git(move || Ground::of(&directory, &rules)).await?
     };
     let node = engine.home.node.clone();
     let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;
@@ -51,13 +51,13 @@ pub(super) async fn work_dir(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> 
             // The workspace is incomplete, or its agent removed it.
             _ => {
                 let folder = folder.clone();
-                run_blocking(move || workspace::remove(&known.workspace, &folder)).await?;
+                run_git(move || workspace::remove(&known.workspace, &folder)).await?;
             }
         }
     }
     let below = ground.below.clone();
     let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
-    let (ground, branch) = run_blocking(move || {
+    let (ground, branch) = run_git(move || {
         let branch = ground.first_free(&names)?;
         Ok((ground, branch))
     })
@@ -97,7 +97,7 @@ async fn make(
         IsolationKind::Worktree => Some(engine.workspaces.lock().await),
         IsolationKind::Clone | IsolationKind::Shared => None,
     };
-    let made = run_blocking(move || {
+    let made = run_git(move || {
         workspace::make(&workspace, &below).inspect_err(|_| {
             // The next sweep removes what is left.
             let _ = workspace::remove(&workspace, &folder);
@@ -142,7 +142,7 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
         Err(error) => return warn!(%job, "its diff is not kept: {error}"),
     };
     let (state, redactor) = (engine.home.state.clone(), redactor.clone());
-    let kept = run_blocking(move || {
+    let kept = run_git(move || {
         let scratch = state.workspaces().join(format!("{}.index", known.job));
         // An empty diff would mean that nothing was changed.
         let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
@@ -205,7 +205,7 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace
     let mut sum: u64 = 0;
     for known in kept {
         let path = known.workspace.path.clone();
-        let size = run_blocking(move || files::size(&path).map_err(|error| error.to_string())).await;
+        let size = run_git(move || files::size(&path).map_err(|error| error.to_string())).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
             warn!(job = %known.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
             0
@@ -288,7 +288,7 @@ pub(super) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
 async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     let looked = {
         let workspace = workspace.clone();
-        run_blocking(move || workspace::branch_is_removed(&workspace)).await
+        run_git(move || workspace::branch_is_removed(&workspace)).await
     };
     let forgotten = match looked {
         Ok(true) => engine.store.forget_workspace(&workspace).await,

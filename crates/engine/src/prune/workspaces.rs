@@ -79,7 +79,7 @@ pub(crate) async fn remove(
     now: Timestamp,
 ) -> Result<(), String> {
     let (folder, known) = (folder(state)?, workspace.clone());
-    let left = run_blocking(move || workspace::remove(&known, &folder)).await;
+    let left = run_git(move || workspace::remove(&known, &folder)).await;
     fault::place("workspace-removed");
     let written = match left? {
         Left::Nothing => store.forget_workspace(workspace).await,
@@ -96,8 +96,8 @@ pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, String> {
         .map_err(|error| format!("cannot use {}: {error}", folder.display()))
 }
 
-/// Runs a function on a blocking thread, because git can be slow.
-pub(crate) async fn run_blocking<T: Send + 'static>(
+/// Runs a function that calls git on a blocking thread. A panic there is an error, because a workspace must not end the caller.
+pub(crate) async fn run_git<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
