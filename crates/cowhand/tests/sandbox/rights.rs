@@ -8,17 +8,12 @@ use serde_json::json;
 
 use super::{Scene, User};
 
-/// Script in which each line prints an action and its result. `tool` is a file of the same owner, elsewhere.
-const RIGHTS: &str = r#"
+/// Shell functions of the scripts: `try NAME COMMAND…` prints the name and whether the command succeeded, `call` makes a
+/// system call, and `modes_by_number` tries each call that sets a mode.
+const FUNCTIONS: &str = r#"
 try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }
 call() { perl -e 'my @a = map { /^-?\d+$/ ? $_ + 0 : $_ } @ARGV; my $n = shift @a; my $r = syscall($n, @a); if ($r < 0) { warn "call $n: $!\n"; exit 1 }' "$@"; }
-echo x > own
-try plain chmod 755 own
-try sticky chmod 1755 .
-try setuid chmod 4755 own
-try setgid chmod 2755 own
-try elsewhere chmod 4755 "$TOOL"
-try fchmod perl -e 'open my $f, "<", "own"; chmod 04755, $f or die "$!\n"'
+modes_by_number() {
 if [ "$(uname -m)" = x86_64 ]; then
   try chmod call 90 own 2541
   try fchmodat call 268 -100 own 2541 0
@@ -29,6 +24,19 @@ if [ "$(uname -m)" = x86_64 ]; then
   try mknod call 133 made4 35309 0
   try openat2 call 437 -100 own 0 24
 fi
+}
+"#;
+
+/// Script in which each line prints an action and its result. `tool` is a file of the same owner, elsewhere.
+const RIGHTS: &str = r#"
+echo x > own
+try plain chmod 755 own
+try sticky chmod 1755 .
+try setuid chmod 4755 own
+try setgid chmod 2755 own
+try elsewhere chmod 4755 "$TOOL"
+try fchmod perl -e 'open my $f, "<", "own"; chmod 04755, $f or die "$!\n"'
+modes_by_number
 try setpriority perl -e "setpriority(0, $WATCHER, 19) or die qq(\$!\n)"
 try of-user perl -e 'setpriority(2, 0, 1) or die "$!\n"'
 try itself perl -e 'setpriority(0, 0, 1) or die "$!\n"'
@@ -47,7 +55,7 @@ cat errors
 "#;
 
 fn nobody_else_is_touched(user: User) {
-    let mut scene = Scene::new(user, RIGHTS, &json!({"sandbox": "landlock"}));
+    let mut scene = Scene::new(user, &format!("{FUNCTIONS}{RIGHTS}"), &json!({"sandbox": "landlock"}));
     scene.write("outside/tool", "#!/bin/sh\n");
     scene.hand_over();
     scene.start();
@@ -91,8 +99,6 @@ fn nobody_else_is_touched_as_nobody() {
 
 /// Script that tries each call that sets a mode. Files of a namespace or a container are files of the host.
 const MODES: &str = r#"
-try() { name=$1; shift; if "$@" 2>> errors; then echo "$name: out"; else echo "$name: held"; fi; }
-call() { perl -e 'my @a = map { /^-?\d+$/ ? $_ + 0 : $_ } @ARGV; my $n = shift @a; my $r = syscall($n, @a); if ($r < 0) { warn "call $n: $!\n"; exit 1 }' "$@"; }
 echo x > own
 mkdir folder
 try plain chmod 755 own
@@ -102,22 +108,13 @@ try setuid chmod 4755 own
 try setgid chmod 2755 own
 try folder chmod 2777 folder
 try fchmod perl -e 'open my $f, "<", "own"; chmod 04755, $f or die "$!\n"'
-if [ "$(uname -m)" = x86_64 ]; then
-  try chmod call 90 own 2541
-  try fchmodat call 268 -100 own 2541 0
-  try fchmodat2 call 452 -100 own 2541 0
-  try open call 2 made1 65 2541
-  try openat call 257 -100 made2 65 2541
-  try creat call 85 made3 1517
-  try mknod call 133 made4 35309 0
-  try openat2 call 437 -100 own 0 24
-fi
+modes_by_number
 cat errors
 "#;
 
 /// No file gets the rights of its owner, who may be root.
 fn no_special_modes(sandbox: &str, user: User) {
-    let mut scene = Scene::new(user, MODES, &json!({ "sandbox": sandbox }));
+    let mut scene = Scene::new(user, &format!("{FUNCTIONS}{MODES}"), &json!({ "sandbox": sandbox }));
     scene.start();
     let (job, said) = scene.run();
     assert_eq!(job["status"], "completed", "{job:#}\n{said}");
