@@ -126,7 +126,7 @@ impl Daemon {
         let views = Views::new(engine.home.state.clone(), heartbeat_at.wall);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
-        background.spawn(panic::again_and_again("paying what is owed to work sources", move || {
+        background.spawn(panic::again_and_again("delivering results to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&debts))
         }));
         background
@@ -195,7 +195,7 @@ impl Daemon {
                 _ = way.changed() => {}
                 () = &mut gone, if !self.engine.is_state_folder_lost() => home::give_up(&self.engine, course),
                 Some(ended) = self.tasks.join_next() => panic::tell("a task", ended),
-                Some(ended) = self.background.join_next() => panic::tell("an errand", ended),
+                Some(ended) = self.background.join_next() => panic::tell("a background task", ended),
             }
         }
         self.end(way).await;

@@ -42,7 +42,7 @@ pub(super) async fn deliver_outbox(engine: Arc<Engine>) {
             Ok(Some(next)) => outbox.wait(next).await,
             Ok(None) => outbox.engine.outbox.notified().await,
             Err(error) => {
-                warn!("cannot see what is owed to work sources: {error}");
+                warn!("cannot read the outbox of work sources: {error}");
                 tokio::time::sleep(STORE_RETRY_AFTER).await;
             }
         }
