@@ -67,7 +67,8 @@ impl Snapshot {
 
     /// Returns the oldest job of the schedule that has had an attempt and waits for the time of the next one.
     pub fn tried_again(&self, schedule: ScheduleId, now: Timestamp) -> Option<(&LiveJob, Timestamp)> {
-        let mut jobs = self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began);
+        let mut jobs =
+            self.jobs.iter().filter(|job| job.schedule == Some(schedule) && job.began_at.is_some());
         jobs.find_map(|job| match job.state {
             LiveState::Pending { not_before } => Some((job, not_before.filter(|until| *until > now)?)),
             LiveState::Running { .. } => None,
@@ -135,8 +136,8 @@ pub struct LiveJob {
     pub chat: Option<String>,
     /// True if the job runs in the strict sandbox.
     pub confined: bool,
-    /// True if there has been an attempt.
-    pub began: bool,
+    /// Start of its first attempt; none before that.
+    pub began_at: Option<Timestamp>,
     /// Runtime of the session that the job has to continue after a limit.
     pub resumes: Option<String>,
     /// Provider at which the job runs or ran last.

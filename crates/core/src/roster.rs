@@ -202,6 +202,10 @@ impl Agent {
         chat: Option<&str>,
         confined: bool,
     ) -> Option<String> {
+        // A command has no session.
+        if self.runtime() == shape::Runtime::Command {
+            return None;
+        }
         let key = self.session_policy().key(item, chat)?;
         Some(if confined { format!("confined {key}") } else { key })
     }

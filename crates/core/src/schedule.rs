@@ -190,6 +190,11 @@ impl ScheduleRecord {
     pub fn enable(&mut self, now: Moment) -> bool {
         match self.state {
             _ if self.is_done() => false,
+            // Its pause is over: no probe has to run first any more.
+            ScheduleState::Active if self.fuse.pauses > 0 => {
+                self.fuse = BreakerState::default();
+                true
+            }
             ScheduleState::Active | ScheduleState::Finished => false,
             ScheduleState::Disabled { .. } | ScheduleState::Error { .. } | ScheduleState::Paused { .. } => {
                 self.state = ScheduleState::Active;

@@ -18,6 +18,17 @@ use crate::queues::named_item;
 use cowhand_store::StoreError;
 use cowhand_work::WorkSourceError;
 
+/// Reason why a fleet accepts no work now. The text contains no path, because anybody can request it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unready {
+    #[error("stopping")]
+    Stopping,
+    #[error("the store cannot be written")]
+    Store,
+    #[error("the state folder cannot be written")]
+    Folder,
+}
+
 /// Error of a request to a fleet. The messages are for people; a program decides by the variant.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
@@ -36,6 +47,8 @@ pub enum FleetError {
     HomeGone { place: String },
     #[error("{}", store_gone(.place, .jobs, .keepers))]
     StoreGone { place: String, jobs: Vec<JobId>, keepers: Vec<i32> },
+    #[error("{0}; is the disk full, or read-only?")]
+    Unready(Unready),
     #[error(transparent)]
     Herdctl(HerdctlError),
     #[error("there is no agent {agent} in the fleet;{} `cowhand agents` lists them", did_you_mean(.nearest.as_deref()))]

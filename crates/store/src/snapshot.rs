@@ -18,7 +18,7 @@ use super::{Store, StoreError, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
-        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.attempt, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
+        jobs.cancel_asked_at, jobs.epoch, jobs.work_item, jobs.run_started_at, jobs.provider, jobs.chat, jobs.confined, jobs.session_key, \
         jobs.session_id, jobs.parks, jobs.requeued, jobs.acted, jobs.usage, jobs.backoff_from, jobs.backoff_boot, \
         leases.expires_at, leases.boot, attempts.runtime, attempts.outcome \
         from jobs left join leases on leases.job_id = jobs.id left join attempts on attempts.job_id = jobs.id \
@@ -140,7 +140,7 @@ fn read(row: &Row, clocks: Option<&Clocks>) -> Result<LiveJob, StoreError> {
         schedule: row.parse_opt("schedule_id")?,
         by_trigger: row.get::<i64>("by_trigger")? == 1,
         item: row.json_opt::<Named>("work_item")?.map(|item| item.id),
-        began: row.get::<i64>("attempt")? > 0,
+        began_at: row.time_opt("run_started_at")?,
         resumes: resumes(row)?,
         provider: row.get("provider")?,
         chat: row.get("chat")?,

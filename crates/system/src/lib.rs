@@ -9,3 +9,4 @@ pub mod fault;
 pub mod named_file;
 pub mod panic;
 pub mod remove;
+pub mod stderr;

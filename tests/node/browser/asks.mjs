@@ -2,11 +2,9 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { request } from 'node:http';
-import { createRequire } from 'node:module';
 import { join } from 'node:path';
+import { APPEARANCES, show, violations } from './axe.mjs';
 import { FLEET, base, cowhand, put, story, trigger } from './story.mjs';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 const job = trigger('asker', '--prompt', 'Ask.');
 for (const end = Date.now() + 60_000; !existsSync(join(FLEET, 'asker.token'));) {
@@ -51,23 +49,22 @@ await story(async ({ browser, page }) => {
 
   const storageState = await page.context().storageState();
   const look = async (path, name) => {
-    for (const [colorScheme, width] of [['light', 1280], ['dark', 1280], ['light', 390], ['dark', 390]]) {
-      const context = await browser.newContext({ storageState, colorScheme, viewport: { width, height: 844 }, bypassCSP: true });
-      const tab = await context.newPage();
-      await tab.goto(base + path);
-      await tab.locator('#asks li').first().waitFor();
+    const context = await browser.newContext({ storageState, bypassCSP: true });
+    const tab = await context.newPage();
+    await tab.goto(base + path);
+    await tab.locator('#asks li').first().waitFor();
+    for (const appearance of APPEARANCES) {
+      const [width, colorScheme] = appearance;
+      await show(tab, appearance);
       const [title, odd, wide, text] = await tab.evaluate(() => [document.title, document.querySelectorAll('main img, main script, [data-post="/api/v1/stop"]').length, document.documentElement.scrollWidth, document.body.textContent]);
       assert.notEqual(title, 'owned', name);
       assert.equal(odd, 0, name);
       assert.ok(wide <= width, `${name} is ${wide} wide of ${width}`);
       assert.doesNotMatch(text, /[\u001b\u202a-\u202e\u2066-\u2069]/, name);
-      await tab.evaluate(axe);
-      const { violations } = await tab.evaluate(() => window.axe.run());
-      const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
-      assert.deepEqual(serious.map(({ id, nodes }) => `${name} ${colorScheme} ${width}: ${id} ${nodes[0].html}`), []);
+      assert.deepEqual(await violations(tab, name, appearance), []);
       if (process.env.SHOTS) await tab.screenshot({ path: join(process.env.SHOTS, `${name}-${colorScheme}-${width}.png`), fullPage: true });
-      await context.close();
     }
+    await context.close();
   };
   await look('/', 'fleet');
   await look(`/jobs/${job}`, 'job');

@@ -84,7 +84,9 @@ impl DueCheck<'_> {
     /// end, so that free places are filled while other jobs run long; after a pause, also the probe.
     pub(super) fn is_under_way(&self) -> bool {
         if self.live.takes_work {
-            self.live.preparing || (self.record.fuse.pauses > 0 && self.live.by_trigger())
+            self.live.preparing
+                || (self.record.fuse.pauses > 0
+                    && self.snapshot.begun_probe(self.schedule, self.record).is_some())
         } else {
             self.live.by_trigger()
         }

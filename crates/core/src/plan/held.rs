@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::{LiveJob, LiveState, Preparing, Snapshot};
 use crate::id::{JobId, ScheduleId};
 use crate::roster::{Agent, Schedule};
-use crate::schedule::{DisabledBy, ScheduleState, SkipReason};
+use crate::schedule::{DisabledBy, ScheduleRecord, ScheduleState, SkipReason};
 
 /// Reason why a job of a schedule may not start yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl<'a> Holds<'a> {
     pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
         let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };
-        held.filter(|held| job.by_trigger && !job.began && *held != ScheduleHold::Probe(&job.id))
+        held.filter(|held| job.by_trigger && job.began_at.is_none() && *held != ScheduleHold::Probe(&job.id))
     }
 }
 
@@ -83,7 +83,7 @@ impl Snapshot {
                 Some(ScheduleHold::Off)
             }
             ScheduleState::Active if record.fuse.pauses > 0 && schedule.breaker.is_on() => {
-                self.probe(schedule, now).map(ScheduleHold::Probe)
+                self.probe(schedule, record, now).map(ScheduleHold::Probe)
             }
             ScheduleState::Active
             | ScheduleState::Disabled { .. }
@@ -92,20 +92,24 @@ impl Snapshot {
         }
     }
 
-    /// Returns the job that runs or has had an attempt, else the oldest that is ready.
-    fn probe(&self, schedule: &Schedule, now: Timestamp) -> Option<&JobId> {
-        let mut ready = None;
-        for job in self.jobs.iter().filter(|job| job.by_trigger && job.schedule == Some(schedule.id)) {
-            match job.state {
-                LiveState::Running { .. } => return Some(&job.id),
-                LiveState::Pending { .. } if job.began => return Some(&job.id),
-                LiveState::Pending { not_before } if not_before.is_none_or(|at| at <= now) => {
-                    ready = ready.or(Some(&job.id));
-                }
-                LiveState::Pending { .. } => {}
-            }
-        }
-        ready
+    /// Returns the probe: the job that began after the pause, else the oldest that is ready.
+    fn probe(&self, schedule: &Schedule, record: &ScheduleRecord, now: Timestamp) -> Option<&JobId> {
+        self.begun_probe(schedule, record).or_else(|| {
+            let mut waiting = self.fired_by(schedule).filter(|job| job.began_at.is_none());
+            waiting.find(|job| job.is_ready(now)).map(|job| &job.id)
+        })
+    }
+
+    /// Returns the job of the schedule that began after its last pause and has not ended. Jobs that began before the
+    /// pause continue and are not waited for.
+    pub(super) fn begun_probe(&self, schedule: &Schedule, record: &ScheduleRecord) -> Option<&JobId> {
+        let mut jobs = self.fired_by(schedule);
+        jobs.find(|job| job.began_at.is_some_and(|at| at >= record.armed_at)).map(|job| &job.id)
+    }
+
+    fn fired_by(&self, schedule: &Schedule) -> impl Iterator<Item = &LiveJob> {
+        let id = schedule.id;
+        self.jobs.iter().filter(move |job| job.by_trigger && job.schedule == Some(id))
     }
 
     pub(super) fn is_held_back(&self, firing: &Preparing) -> bool {

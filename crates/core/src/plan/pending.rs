@@ -86,7 +86,9 @@ impl LiveJob {
     /// Returns since when its retry is due. None for a job without an attempt and for one whose retry lies ahead.
     pub fn retry_due(&self, now: Timestamp) -> Option<Timestamp> {
         match self.state {
-            LiveState::Pending { not_before } if self.began => not_before.filter(|at| *at <= now),
+            LiveState::Pending { not_before } if self.began_at.is_some() => {
+                not_before.filter(|at| *at <= now)
+            }
             LiveState::Pending { .. } | LiveState::Running { .. } => None,
         }
     }

@@ -98,7 +98,7 @@ impl Scene {
             schedule: of_schedule,
             by_trigger: whose == "clock",
             item: None,
-            began: false,
+            began_at: matches!(state, LiveState::Running { .. }).then(|| at("09:30")),
             resumes: None,
             provider: None,
             requeued: Requeued::default(),

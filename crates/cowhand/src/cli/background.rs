@@ -87,7 +87,7 @@ fn show_warnings(location: &FleetLocation) {
     env_notes.iter().for_each(print::note);
     if loaded.errors() == 0 && loaded.warnings() > 0 {
         let here = std::env::current_dir().unwrap_or_default();
-        anstream::eprintln!("{}", with_config_option(&report::render(&loaded, &here, true)));
+        print::stderr(&with_config_option(&report::render(&loaded, &here, true)));
     }
 }
 

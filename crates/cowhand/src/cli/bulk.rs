@@ -88,10 +88,10 @@ impl BulkArgs {
             )));
         }
         for job in matching.iter().take(MAX_JOBS_SHOWN) {
-            anstream::eprintln!("  {}  {}  {}", job.id, job.agent, job.status);
+            print::stderr(&format!("  {}  {}  {}", job.id, job.agent, job.status));
         }
         if matching.len() > MAX_JOBS_SHOWN {
-            anstream::eprintln!("  … and {} more", matching.len() - MAX_JOBS_SHOWN);
+            print::stderr(&format!("  … and {} more", matching.len() - MAX_JOBS_SHOWN));
         }
         anstream::eprint!("{verb} {count}? [y/N] ");
         let mut answer = String::new();

@@ -55,7 +55,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
         return if loaded.errors() > 0 { Err(Failure::reported(Exit::Config)) } else { Ok(()) };
     }
     if !loaded.problems.is_empty() {
-        anstream::eprintln!("{}", with_config_option(&report::render(&loaded, &base, true)));
+        print::stderr(&with_config_option(&report::render(&loaded, &base, true)));
     }
     if loaded.errors() > 0 {
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
@@ -67,7 +67,7 @@ fn check(config: Option<&Path>, json: bool) -> Result<(), Failure> {
 fn show(config: Option<&Path>, json: bool) -> Result<(), Failure> {
     let (loaded, base) = load(config)?;
     if loaded.errors() > 0 {
-        anstream::eprintln!("{}", with_config_option(&report::render(&loaded, &base, true)));
+        print::stderr(&with_config_option(&report::render(&loaded, &base, true)));
         return Err(Failure::new(Exit::Config, report::summary(&loaded)));
     }
     if json {

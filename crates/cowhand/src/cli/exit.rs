@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 
 use super::advice::with_config_option;
+use super::print;
 use cowhand_web::api::{ApiProblem, Code};
 
 /// Exit code of a verb; scripts can rely on it.
@@ -93,9 +94,9 @@ impl Failure {
             // A report of the config or of a background daemon already begins with `error: `, perhaps in
             // colour.
             if anstream::adapter::strip_str(&message).to_string().starts_with("error: ") {
-                anstream::eprintln!("{message}");
+                print::stderr(&message);
             } else {
-                anstream::eprintln!("{red}error{red:#}: {message}");
+                print::stderr(&format!("{red}error{red:#}: {message}"));
             }
         }
         self.exit.into()

@@ -1,6 +1,8 @@
 //! `cowhand job`: shows everything about one job.
 
+use std::convert::Infallible;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use cowhand_core::ask::{Answered, Ask, AskState, Denial};
@@ -16,7 +18,7 @@ use jiff::Timestamp;
 use super::advice::{self, with_config_option};
 use super::asks::describe as asked;
 use super::location::Connection;
-use super::spinner::Spinner;
+use super::spinner::{Ends, Spinner};
 use super::{Exit, Failure, complete, follow, interrupt, location, logs, print};
 use cowhand_engine::view::line::folded;
 use cowhand_web::api::{AttemptView, Cancellation, JobView, Page, Waits, WorkspaceView};
@@ -109,6 +111,12 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
         logs::listen(client, id, true, |_| {}).await?;
         follow::get(client, &format!("jobs/{id}")).await
     };
+    let end = async {
+        tokio::select! {
+            ended = end => ended,
+            never = note_waits(client, id, &spinner) => match never {},
+        }
+    };
     let ended = interrupt::unless(spinner.during(end), Some(goes_on)).await;
     ended.map_err(|failure| {
         if !failure.is_of(Exit::NoDaemon) {
@@ -118,6 +126,32 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
             "{id} may run on; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
         ))
     })
+}
+
+/// Time between two looks at what an awaited job waits for.
+const LOOK_AT_WAIT_EVERY: Duration = Duration::from_secs(2);
+
+/// Prints a note whenever the job waits for something new between two attempts, for example a budget of the day.
+async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> Infallible {
+    let mut noted = None;
+    loop {
+        tokio::time::sleep(LOOK_AT_WAIT_EVERY).await;
+        // The stream of its output reports a daemon that is gone.
+        let Ok(view) = client.get::<JobView>(&format!("jobs/{id}")).await else { continue };
+        let waits = view.waits.filter(|_| view.job.attempt > 0 && view.job.status == JobStatus::Pending);
+        let Some(waits) = waits else { continue };
+        if noted.replace(waits.message.clone()).as_ref() != Some(&waits.message) {
+            spinner.suspend_for(|| {
+                print_wait(&waits);
+                Ends::WithALine
+            });
+        }
+    }
+}
+
+fn print_wait(waits: &Waits) {
+    let until = waits.ends().map(|until| format!(", until {until:.0}")).unwrap_or_default();
+    print::note(format!("it waits{until}: {}", waits.message));
 }
 
 /// Prints a job that was just created. With `wait`, a job that did not complete gives its own exit code.
@@ -131,8 +165,7 @@ pub(super) async fn print_created(
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
         // A wait for other jobs of the agent is not worth a note.
         if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
-            let until = waits.ends().map(|until| format!(", until {until:.0}")).unwrap_or_default();
-            print::note(format!("it waits{until}: {}", waits.message));
+            print_wait(&waits);
         }
     }
     if wait {

@@ -3,12 +3,15 @@
 
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber, error, warn};
 use tracing_subscriber::EnvFilter;
@@ -26,9 +29,9 @@ pub(super) enum LogFormat {
 /// Starts to write the log to standard error.
 pub(super) fn begin(format: LogFormat) {
     let filter = EnvFilter::try_from_env("COWHAND_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn"));
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_ansi(colour);
-    let log = log.with_writer(std::io::stderr);
+    let log = log.with_writer(move || LossyStderr { format });
     let repeats = Arc::new(Repeats::default());
     write_counts(Arc::clone(&repeats));
     match format {
@@ -38,6 +41,44 @@ pub(super) fn begin(format: LogFormat) {
             // A reader of JSON lines cannot read anything else.
             std::panic::set_hook(Box::new(|panic| error!("{panic}")));
         }
+    }
+}
+
+/// Standard error for the log. A line that cannot be written, for example because the disk is full, is dropped: the
+/// daemon does not end because of its log. The next line that can be written is preceded by their number.
+struct LossyStderr {
+    format: LogFormat,
+}
+
+/// Number of lines that could not be written since the last one that could.
+static LOST_LINES: AtomicU64 = AtomicU64::new(0);
+
+impl LossyStderr {
+    /// Formats the line about lost lines. It begins with a line break because the last line may be incomplete.
+    fn lost_lines(&self, lost: u64) -> String {
+        let (at, message) = (Timestamp::now(), format!("{lost} lines of the log could not be written"));
+        match self.format {
+            LogFormat::Text => format!("\n{at}  WARN {message}\n"),
+            LogFormat::Json => {
+                format!("\n{}\n", json!({"timestamp": at, "level": "WARN", "message": message}))
+            }
+        }
+    }
+}
+
+impl io::Write for LossyStderr {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut stderr = io::stderr().lock();
+        let lost = LOST_LINES.swap(0, Ordering::Relaxed);
+        let note = if lost == 0 { String::new() } else { self.lost_lines(lost) };
+        if stderr.write_all(note.as_bytes()).and_then(|()| stderr.write_all(line)).is_err() {
+            LOST_LINES.fetch_add(lost + 1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

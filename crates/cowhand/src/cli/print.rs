@@ -123,7 +123,12 @@ pub(super) fn raw(text: &[u8]) {
 pub(super) fn note(text: impl Display) {
     let erase = if spinner::can_erase() { spinner::ERASE_LINE } else { "" };
     let text = format!("note: {}", with_config_option(&text.to_string()));
-    anstream::eprintln!("{erase}{}", broken(&text, 2, width_of(&io::stderr())));
+    stderr(&format!("{erase}{}", broken(&text, 2, width_of(&io::stderr()))));
+}
+
+/// Writes a line to standard error. If nobody can read it, because the disk is full or the reader has gone, it is lost.
+pub(super) fn stderr(line: &str) {
+    let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 pub(super) fn json(value: &impl Serialize) {

@@ -222,7 +222,7 @@ fn describe_state(
     if let Some(error) = &view.last_error {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
-            _ if view.preparing => "It cannot go on, and is tried again",
+            _ if view.preparing => "It cannot be prepared, and is tried again at least once a minute",
             _ => "Its last error",
         };
         lines.push(format!("{what}: {}", print::one_line(error, 600)));
@@ -297,7 +297,11 @@ fn what_follows(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<Stri
             Some("It has fired, and a `delay` fires once.".to_owned())
         }
         (Some(SkipReason::NotDue) | None, next) if view.missed.is_some() => missed(view, next, now),
-        (Some(SkipReason::NotDue) | None, Some(at)) if at <= now => Some("It is due now.".to_owned()),
+        (Some(SkipReason::NotDue) | None, Some(at))
+            if duration::until(now, at) == duration::until(now, now) =>
+        {
+            Some("It is due now.".to_owned())
+        }
         (Some(SkipReason::NotDue), Some(at)) if is_noted => {
             let note = view.skip_note.as_deref().unwrap_or_default();
             Some(format!("It is not due: {note}. It fires next {} ({at:.0}).", duration::until(now, at)))
@@ -359,7 +363,9 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
         reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {
         // An interval counts from the end of what it fired, whatever `overlap` says.
-        Some(_) if is_running && view.due_since.is_none() => COUNTS_FROM_END.to_owned(),
+        Some(_) if is_running && view.due_since.is_none() && view.kind == "interval" => {
+            COUNTS_FROM_END.to_owned()
+        }
         awaited => print::one_line(awaited.unwrap_or_default(), 400),
     };
     format!("{since}: {}{}", stop(&why), next.unwrap_or_default())

@@ -156,8 +156,8 @@ fn with_the_keyboard_alone() {
 }
 
 #[test]
-fn dark_and_light_wide_and_narrow_with_and_without_script() {
-    Scene::new().story("look");
+fn without_scripts() {
+    Scene::new().story("noscript");
 }
 
 #[test]
@@ -166,8 +166,8 @@ fn hostile_text_is_text() {
 }
 
 #[test]
-fn everybody_can_use_it() {
-    Scene::new().story("axe");
+fn every_page_in_light_and_dark_wide_and_narrow() {
+    Scene::new().story("pages");
 }
 
 #[test]

@@ -42,7 +42,8 @@ fn a_firing_that_is_prepared_says_what_it_waits_for() {
     assert!(!said.contains("previous job"), "{said}");
     let said = why(&scene, "a/gone");
     assert!(
-        said.contains("It cannot go on, and is tried again: ") && said.contains("no-such-program"),
+        said.contains("It cannot be prepared, and is tried again at least once a minute: ")
+            && said.contains("no-such-program"),
         "{said}"
     );
     let said = why(&scene, "a/away");

@@ -102,6 +102,22 @@ impl Drop for Daemon {
     }
 }
 
+/// The log cannot be written, as on a full disk: the daemon continues.
+#[test]
+fn a_log_that_cannot_be_written_does_not_end_the_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("cowhand.yaml"), FLEET).unwrap();
+    for format in ["text", "json"] {
+        let mut command = Command::new(COWHAND);
+        command.args(["start", "--no-server", "--log-format", format, "-c"]).arg(folder.path());
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut daemon = Daemon::telling(&mut command, full);
+        let before = in_status(folder.path(), "completed");
+        wait_for_completed(folder.path(), before + 2);
+        assert!(daemon.0.try_wait().unwrap().is_none(), "{format}: it runs");
+    }
+}
+
 /// The fleet's own disk is full for a time: the daemon continues, and afterwards every job is settled.
 #[test]
 fn a_full_disk_is_survived() {

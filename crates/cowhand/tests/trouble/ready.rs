@@ -22,6 +22,12 @@ fn a_full_disk_is_not_ready_and_is_logged_once() {
     wait_for("it to be not ready", || ready(&fleet) == 503);
     let answer = deliver(fleet.place(), "a/hook", "1").unwrap();
     assert_eq!(answer.status, 503, "{answer:?}");
+    let refused = fleet.run(&["trigger", "a"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(6) && said.contains("cannot be written"), "{said}");
+    let elsewhere = tempfile::tempdir().unwrap();
+    let backup = fleet.run(&["backup", elsewhere.path().join("copy").to_str().unwrap()]);
+    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
     let status = String::from_utf8(fleet.run(&["status"]).stdout).unwrap();
     assert!(status.contains("nothing is accepted") && status.contains("full"), "{status}");
     // Each complaint is in the log once, and later with a count, whatever is retried meanwhile.

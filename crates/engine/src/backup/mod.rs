@@ -15,9 +15,11 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use cowhand_core::id::JobId;
 use tempfile::TempDir;
+use tracing::warn;
 
 use crate::prune::files;
 use crate::state::StateFolder;
+use cowhand_run::shortage;
 use cowhand_store::{BackupFile, Store, file};
 
 /// Number of bytes of a job's output in one row.
@@ -36,7 +38,25 @@ pub struct BackupCounts {
 
 /// Makes a backup of the committed state. The returned file has no name and is deleted when it is closed.
 pub async fn make(store: &Store, state: &StateFolder, with_output: bool) -> anyhow::Result<File> {
-    let folder = scratch(state).context("no room for the backup")?;
+    match make_in(scratch(state), store, state, with_output).await {
+        Err(error) if shortage::is_named_in(&format!("{error:#}")) => {
+            warn!(
+                "the disk of the state folder is full: the backup is made in the folder for temporary files"
+            );
+            let folder = tempfile::Builder::new().prefix(SCRATCH).tempdir();
+            make_in(folder, store, state, with_output).await.context(error.to_string())
+        }
+        made => made,
+    }
+}
+
+async fn make_in(
+    folder: io::Result<TempDir>,
+    store: &Store,
+    state: &StateFolder,
+    with_output: bool,
+) -> anyhow::Result<File> {
+    let folder = folder.context("no room for the backup")?;
     let path = folder.path().join("store.db");
     file::create(&path).context("no room for the backup")?;
     store.copy_to(&path).await?;

@@ -115,7 +115,8 @@ impl Daemon {
         // A new database has the mode that the umask left.
         state.close_to_others().map_err(cannot)?;
         let first_event = store.last_event().await?;
-        let (uptime, presence) = uptime::begin(&store, &node, &clock).await?;
+        let started = clock.reading();
+        let (uptime, presence) = uptime::begin(&store, &node, started).await?;
         store.load_schedules(Roster::clone(&loaded.roster), clock.now()).await?;
         let redactor = redactor_over(&loaded, None);
         import.run(&store, &state, &node, redactor, clock.now()).await?;
@@ -123,7 +124,7 @@ impl Daemon {
         let home = Home { state, node, job_key, first_event, lock };
         let engine = Arc::new(Engine::new(store, home, clock, program, registry, loaded));
         let heartbeat_at = engine.clock.moment();
-        let views = Views::new(engine.home.state.clone(), heartbeat_at.wall);
+        let views = Views::new(engine.home.state.clone(), started.now.wall);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
         background.spawn(panic::again_and_again("delivering results to work sources", move || {

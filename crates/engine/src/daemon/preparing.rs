@@ -5,7 +5,7 @@
 //! failures it does not delay them any more.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cowhand_core::backoff::Backoff;
@@ -18,6 +18,7 @@ use tracing::warn;
 
 use super::prepare::{Preparer, Step};
 use crate::context::Engine;
+use crate::loaded::Loaded;
 use cowhand_store::MAX_TRIES_BEFORE_OTHERS;
 
 const FIRST_PREPARE_PAUSE: Duration = Duration::from_secs(1);
@@ -43,9 +44,11 @@ struct Line<'a> {
     stuck: HashMap<FiringKey, Stuck>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Stuck {
     again: Instant,
+    /// Config with which it was tried; with another one it is tried again at once.
+    config: Weak<Loaded>,
     /// True if later firings wait for this one.
     in_front: bool,
 }
@@ -61,10 +64,13 @@ impl Line<'_> {
             }
         };
         self.stuck.retain(|key, _| firings.contains(key));
+        let config = Arc::downgrade(&self.engine.loaded());
         let mut next: Option<Instant> = None;
         for key in firings {
             let stuck = match self.stuck.get(&key) {
-                Some(stuck) if stuck.again > Instant::now() => Some(*stuck),
+                Some(stuck) if stuck.again > Instant::now() && stuck.config.ptr_eq(&config) => {
+                    Some(stuck.clone())
+                }
                 _ => self.prepare(&key).await,
             };
             if let Some(stuck) = stuck {
@@ -78,20 +84,21 @@ impl Line<'_> {
     }
 
     async fn prepare(&mut self, key: &FiringKey) -> Option<Stuck> {
+        let config = Arc::downgrade(&self.engine.loaded());
         let preparer = Preparer { engine: self.engine, schedule: self.schedule, key };
         let stuck = match preparer.try_to_run().await {
             Step::Done => {
                 self.stuck.remove(key);
                 return None;
             }
-            Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PREPARE_PAUSE, in_front: true },
+            Step::Elsewhere => Stuck { again: Instant::now() + FIRST_PREPARE_PAUSE, config, in_front: true },
             Step::Failed { error, tries, wait } => {
                 self.say(key, &error).await;
                 let again = Instant::now() + wait.unwrap_or_else(|| PREPARE_BACKOFF.pause_after(tries));
-                Stuck { again, in_front: tries < MAX_TRIES_BEFORE_OTHERS }
+                Stuck { again, config, in_front: tries < MAX_TRIES_BEFORE_OTHERS }
             }
         };
-        self.stuck.insert(key.clone(), stuck);
+        self.stuck.insert(key.clone(), stuck.clone());
         Some(stuck)
     }
 

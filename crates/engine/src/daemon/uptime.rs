@@ -7,15 +7,13 @@ use tracing::{info, warn};
 use super::Daemon;
 use crate::error::FleetError;
 use cowhand_store::{Joined, NodePresence, Store};
-use cowhand_system::clock::Clock;
 
 /// Records the start of the daemon. Due times since the start of the oldest running daemon of the fleet were not missed.
 pub(super) async fn begin(
     store: &Store,
     node: &str,
-    clock: &Clock,
+    reading: ClockReading,
 ) -> Result<(Uptime, NodePresence), FleetError> {
-    let reading = clock.reading();
     let presence = store.appear(node).await?;
     let Joined { step, others_since } = store.join(node.to_owned(), reading.now.wall).await?;
     if let Some(by) = step {

@@ -44,7 +44,7 @@ impl Fleet {
         schedule: &ScheduleName,
         delivery: Delivery,
     ) -> Result<Delivered, FleetError> {
-        self.open()?;
+        self.accept().await?;
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
         let schedule = schedule_of(agent, schedule)?;

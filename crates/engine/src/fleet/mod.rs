@@ -49,7 +49,7 @@ use cowhand_system::blocking::run_blocking;
 use cowhand_system::clock::Clock;
 use cowhand_work::{SourceContext, SourceRegistry, WorkSources};
 
-pub use crate::error::FleetError;
+pub use crate::error::{FleetError, Unready};
 pub use crate::lifecycle::Stop;
 pub use crate::schedule_view::{ScheduleStatus, ScheduleView};
 pub use ask::AskDecision;
@@ -60,7 +60,6 @@ pub use known::{known_agent, known_schedule, missing_agent};
 pub use output::{JobMessage, OutputStream};
 pub use prune::{PruneAsked, PruneView, PrunedJob};
 pub use prune::{prune, remove_job, remove_workspaces};
-pub use ready::Unready;
 pub use trigger::{JobChanges, Trigger, Triggered};
 
 /// The parameters with which a fleet is started.

@@ -6,18 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::Fleet;
+use crate::error::{FleetError, Unready};
 use cowhand_system::blocking::run_blocking;
-
-/// Reason why a fleet accepts no work now. The text contains no path, because anybody can request it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unready {
-    #[error("stopping")]
-    Stopping,
-    #[error("the store cannot be written")]
-    Store,
-    #[error("the state folder cannot be written")]
-    Folder,
-}
 
 /// Time for which a result is reused, however often it is requested.
 const RESULT_REUSED_FOR: Duration = Duration::from_secs(1);
@@ -43,6 +33,16 @@ impl Fleet {
         let answer = self.probe().await;
         *probed = Some((Instant::now(), answer));
         answer
+    }
+
+    /// Refuses what would be accepted while the fleet is not ready. The last result decides, so that nothing is written
+    /// as a test while all is well; after a failure the test is repeated.
+    pub(super) async fn accept(&self) -> Result<(), FleetError> {
+        if !self.is_running() {
+            return Err(FleetError::Stopping);
+        }
+        let failed = self.probed.lock().await.is_some_and(|(_, answer)| answer.is_err());
+        if failed { self.ready().await.map_err(FleetError::Unready) } else { Ok(()) }
     }
 
     async fn probe(&self) -> Result<(), Unready> {

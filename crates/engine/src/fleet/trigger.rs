@@ -55,7 +55,7 @@ impl Trigger {
 impl Fleet {
     /// Makes a job now and returns it; with a work source, after its item is known.
     pub async fn trigger(&self, agent: &AgentName, trigger: Trigger) -> Result<Triggered, FleetError> {
-        self.open()?;
+        self.accept().await?;
         let roster = self.roster();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
         let triggered = match &trigger.schedule {
@@ -157,7 +157,7 @@ impl Fleet {
         origin: Origin,
         changes: JobChanges,
     ) -> Result<Job, FleetError> {
-        self.open()?;
+        self.accept().await?;
         let roster = self.roster();
         let agent = before.agent();
         let Some(agent) = roster.agent(agent) else { return Err(self.missing(agent).await) };
@@ -180,11 +180,6 @@ impl Fleet {
         self.engine.count_trigger();
         self.nudge();
         Ok(job)
-    }
-
-    /// Returns an error if the fleet is stopping, because it then accepts no new work.
-    pub(super) fn open(&self) -> Result<(), FleetError> {
-        if self.is_running() { Ok(()) } else { Err(FleetError::Stopping) }
     }
 }
 

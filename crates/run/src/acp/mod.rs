@@ -25,6 +25,7 @@ use anyhow::Context;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
+use cowhand_system::stderr;
 pub use instructions::{Instructions, SessionRequest};
 pub use messages::{ASKED, FAILED, NOTE, OURS, PERMISSION};
 pub use permission::PermissionRules;
@@ -54,7 +55,7 @@ pub fn run(orders: &Path, ask_fleet: AskFleet) -> ExitCode {
     match run_orders(orders, ask_fleet) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("cowhand acp: {error:#}");
+            stderr::write_line(format!("cowhand acp: {error:#}"));
             ExitCode::FAILURE
         }
     }

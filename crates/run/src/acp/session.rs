@@ -10,6 +10,7 @@ use super::process::Cause;
 use super::talk::{PROMPT_METHOD, Talk};
 use super::wire::RpcError;
 use super::{Introduction, short};
+use cowhand_system::stderr;
 
 /// Some agents answer `session/load` before they have sent the whole history.
 const HISTORY_QUIET_TIME: Duration = Duration::from_millis(500);
@@ -104,7 +105,7 @@ async fn open(talk: &mut Talk, orders: &Instructions, agent: &About) -> Result<(
 /// Returns the error for a missing session. The daemon looks for this sentence on stderr and starts a new session.
 fn missing(id: &str, why: &str) -> Cause {
     let sentence = format!("the session {id} is not there: {why}");
-    eprintln!("cowhand acp: {sentence}");
+    stderr::write_line(format!("cowhand acp: {sentence}"));
     Cause::reported(sentence)
 }
 

@@ -15,6 +15,7 @@ use super::landlock;
 use super::seccomp::{self, Confinement};
 use crate::attempt::Attempt;
 use crate::start::{SandboxPlan, StartSpec};
+use cowhand_system::stderr;
 
 pub(super) const CONFINE_VERB: &str = "confine";
 
@@ -31,7 +32,7 @@ pub fn confine(folder: &Path) -> ExitCode {
         }
         Err(why) => format!("it cannot be confined, so it is not started: {why}"),
     };
-    eprintln!("cowhand: {why}");
+    stderr::write_line(format!("cowhand: {why}"));
     ExitCode::from(EXIT_CANNOT_START)
 }
 

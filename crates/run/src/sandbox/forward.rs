@@ -8,6 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use super::proxy;
 use super::seccomp::{self, Confinement};
+use cowhand_system::stderr;
 
 /// Paths at which the keeper binds these into the sandbox. `/dev` is always a separate mount, so no path of the config
 /// is over or below it.
@@ -42,7 +43,7 @@ pub fn enclosed(argv: &[std::ffi::OsString]) -> ExitCode {
         }
         Err(error) => format!("it cannot be enclosed, so it is not started: {error}"),
     };
-    eprintln!("cowhand: {why}");
+    stderr::write_line(format!("cowhand: {why}"));
     ExitCode::from(EXIT_CANNOT_START)
 }
 
@@ -65,7 +66,7 @@ pub fn forward(alone: bool) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cowhand: the forwarder: {error}");
+            stderr::write_line(format!("cowhand: the forwarder: {error}"));
             ExitCode::FAILURE
         }
     }

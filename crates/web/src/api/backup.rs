@@ -42,8 +42,9 @@ pub(super) async fn backup(
         return Err(StoreError::NoCopy.into());
     }
     let made = backup::make(&api.store, &api.state, !asked.no_output.is_on()).await;
-    let file =
-        made.map_err(|error| ApiProblem::store_unavailable(format!("no backup was made: {error:#}")))?;
+    let file = made.map_err(|error| {
+        ApiProblem::store_unavailable(format!("no backup was made: {}", without_repetition(&error)))
+    })?;
     let length = file.metadata().map_err(|error| ApiProblem::store_unavailable(error.to_string()))?.len();
     let pieces = stream::unfold(Some(file), |file| async { next(file?) });
     let headers =
@@ -62,4 +63,13 @@ fn next(mut file: File) -> Option<(std::io::Result<Bytes>, Option<File>)> {
         }
         Err(error) => Some((Err(error), None)),
     }
+}
+
+/// Formats the error and its causes, without causes that the text before them already contains.
+fn without_repetition(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        _ if text.contains(&cause) => text,
+        _ => format!("{text}: {cause}"),
+    })
 }

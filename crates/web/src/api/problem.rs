@@ -10,7 +10,7 @@ use cowhand_core::roster::{Agent, Roster};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use cowhand_engine::fleet::FleetError;
+use cowhand_engine::fleet::{FleetError, Unready};
 use cowhand_store::StoreError;
 use cowhand_work::WorkSourceError;
 
@@ -219,7 +219,10 @@ impl From<FleetError> for ApiProblem {
             FleetError::KeyWithoutSchedule | FleetError::ReportRefused(_) => Code::BadRequest,
             FleetError::TakesNoDeliveries { .. } => Code::NotAWebhook,
             FleetError::Config(_) => Code::BadConfig,
-            FleetError::Stopping | FleetError::StopTimedOut { .. } => Code::Stopping,
+            FleetError::Unready(Unready::Store | Unready::Folder) => Code::StoreUnavailable,
+            FleetError::Unready(Unready::Stopping)
+            | FleetError::Stopping
+            | FleetError::StopTimedOut { .. } => Code::Stopping,
             FleetError::WorkSource(_)
             | FleetError::Output { .. }
             | FleetError::Prune(_)

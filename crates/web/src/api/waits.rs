@@ -94,7 +94,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiPro
         }
         _ => {
             let Some(awaited) = snapshot.awaited_start(&roster, agent, live, now) else { return Ok(None) };
-            let failed = if live.began { last_failure(api, job).await? } else { None };
+            let failed = if live.began_at.is_some() { last_failure(api, job).await? } else { None };
             Ok(Some(ready(live, awaited, failed, now)))
         }
     }

@@ -318,9 +318,15 @@ pub(super) async fn complete(
     Path(id): Path<String>,
     Given(asked): Given<CompleteAsked>,
 ) -> Result<Json<ItemView>, ApiProblem> {
+    let outcome = asked.outcome.unwrap_or(WorkOutcome::Success);
+    let summary = match outcome {
+        WorkOutcome::Success => "Done by hand.",
+        WorkOutcome::Failure => "Marked as failed by hand.",
+        WorkOutcome::Partial => "Marked as partly done by hand.",
+    };
     let result = WorkResult {
-        outcome: asked.outcome.unwrap_or(WorkOutcome::Success),
-        summary: asked.summary.unwrap_or_else(|| "Done by hand.".to_owned()),
+        outcome,
+        summary: asked.summary.unwrap_or_else(|| summary.to_owned()),
         details: None,
         artifacts: Vec::new(),
         error: None,

@@ -110,7 +110,11 @@ fn what_comes_during_a_pause() {
         scene
     };
     let began = |mut scene: Scene| {
-        scene.snapshot.jobs[0].began = true;
+        scene.snapshot.jobs[0].began_at = Some(at("09:30"));
+        scene
+    };
+    let began_before_pause = |mut scene: Scene| {
+        scene.record().armed_at = at("09:45");
         scene
     };
     let later = LiveState::Pending { not_before: Some(at("10:20")) };
@@ -135,6 +139,12 @@ fn what_comes_during_a_pause() {
         ("it takes nobody's place", other, "10:00", "ran interval:1 00:00 | wake 10:30"),
         ("one goes first", over(&two), "10:00", "start 1"),
         ("and is waited for", over(&[("clock", RUNNING), ("clock", PENDING)]), "10:00", ""),
+        (
+            "a job that began before the pause is not waited for",
+            began_before_pause(over(&[("clock", RUNNING), ("clock", PENDING)])),
+            "10:00",
+            "start 2",
+        ),
         (
             "also between its attempts",
             began(over(&[("clock", later.clone()), ("clock", PENDING)])),

@@ -41,7 +41,7 @@ fn since_when_a_retry_is_due() {
     let due = LiveState::Pending { not_before: Some(at("09:59")) };
     let mut scene = Scene::new(EVERY).job("clock", due);
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("10:00")), None, "it had no attempt");
-    scene.snapshot.jobs[0].began = true;
+    scene.snapshot.jobs[0].began_at = Some(at("09:30"));
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("10:00")), Some(at("09:59")));
     assert_eq!(scene.snapshot.jobs[0].retry_due(at("09:58")), None);
 }

@@ -20,6 +20,14 @@ fn with_policy(policy: SessionPolicy, items: &[Option<&str>]) -> Scene {
     scene
 }
 
+/// A command has no session, whatever the policy says.
+#[test]
+fn commands_do_not_wait_for_a_session() {
+    let mut scene = with_policy(SessionPolicy::Continue, &[None; 3]);
+    scene.roster.agents[0].settings.runtime = Some(shape::Runtime::Command);
+    assert_eq!(scene.plan("10:00"), "start 2 | start 3");
+}
+
 #[test]
 fn who_waits_for_a_session() {
     use SessionPolicy::{Continue, Fresh, PerChat, PerItem};

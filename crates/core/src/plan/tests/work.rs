@@ -116,6 +116,12 @@ fn nothing_is_taken_beside_a_probe() {
     let mut probe = polling().max(3).fill();
     probe.record().fuse.pauses = 1;
     assert_eq!(probe.plan("10:06"), "");
+    probe.record().armed_at = at("10:05");
+    assert_eq!(
+        probe.plan("10:06"),
+        polling().max(3).fill().plan("10:06"),
+        "the running job began before the pause"
+    );
 }
 
 #[test]

@@ -20,6 +20,7 @@ use super::limits::LimitWatch;
 use super::{filter, frames};
 use crate::attempt::{Attempt, PROMPT_FILE};
 use crate::start::{Contained, SandboxPlan, StartSpec};
+use cowhand_system::stderr;
 
 pub(in crate::sandbox) const CONTAIN_VERB: &str = "contain";
 
@@ -38,7 +39,7 @@ pub fn contain(folder: &Path) -> ExitCode {
     });
     done.map_or_else(
         |why| {
-            eprintln!("cowhand: {why}");
+            stderr::write_line(format!("cowhand: {why}"));
             ExitCode::from(EXIT_LOST)
         },
         ExitCode::from,
@@ -102,7 +103,9 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     };
     match leftover::end(&engine, name).await {
         // The keeper tries again.
-        Err(trouble) => eprintln!("cowhand: its container {name} is still there: {trouble}"),
+        Err(trouble) => {
+            stderr::write_line(format!("cowhand: its container {name} is still there: {trouble}"))
+        }
         Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }
     ended
@@ -217,7 +220,7 @@ async fn follow(
         loop {
             let signal = asked.next().await;
             if let Err(trouble) = engine.signal(name, signal).await {
-                eprintln!("cowhand: its container was not sent SIG{signal}: {trouble}");
+                stderr::write_line(format!("cowhand: its container was not sent SIG{signal}: {trouble}"));
             }
         }
     };

@@ -9,6 +9,7 @@ use cowhand_core::sandbox::Caps;
 use super::engine::ContainerEngine;
 use crate::attempt::Attempt;
 use crate::caps::{memory_reached, of_process, reached};
+use cowhand_system::stderr;
 
 /// Interval of reads.
 const LIMIT_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -61,7 +62,9 @@ impl<'a> LimitWatch<'a> {
             }
             Ok(_) => {}
             Err(trouble) => {
-                eprintln!("cowhand: whether its cap on memory was reached is not known: {trouble}");
+                stderr::write_line(format!(
+                    "cowhand: whether its cap on memory was reached is not known: {trouble}"
+                ));
             }
         }
     }
@@ -73,6 +76,6 @@ fn report_once(attempt: &Attempt, notes: &[String], reported: &mut bool) {
     }
     *reported = true;
     if let Err(error) = attempt.note(notes) {
-        eprintln!("cowhand: {}; {error}", notes.join("; "));
+        stderr::write_line(format!("cowhand: {}; {error}", notes.join("; ")));
     }
 }
