@@ -11,9 +11,9 @@ use tracing::{info, warn};
 
 use cowhand_system::fault;
 
-use super::attempt::AttemptTask;
-use super::unwritten::{self, is_unwritten};
-use super::{Daemon, orphans};
+use super::Daemon;
+use crate::attempt::unwritten::{self, is_unwritten};
+use crate::attempt::{AttemptTask, orphans};
 use crate::context::JOB_LEASE;
 use crate::error::FleetError;
 use crate::prune::files::entries;

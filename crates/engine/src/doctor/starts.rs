@@ -13,7 +13,7 @@ use jiff::{Timestamp, Zoned};
 use tempfile::TempDir;
 
 use super::{Finding, agents};
-use crate::daemon::credential_proxy;
+use crate::attempt::credentials;
 use crate::state::StateFolder;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::SessionChoice;
@@ -107,7 +107,7 @@ impl Machine<'_> {
         };
         let Some(plan) = resolve_plan(&setting)? else { return Ok(()) };
         if plan.gateway {
-            credential_proxy::from(agent, &mut argv, &mut environment)?;
+            credentials::from(agent, &mut argv, &mut environment)?;
         }
         if plan.kind == SandboxKind::Bubblewrap {
             try_out(&plan, &work_dir, &self.program)?;

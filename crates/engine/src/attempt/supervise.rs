@@ -9,7 +9,7 @@ use cowhand_core::roster::Agent;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::attempt::{AttemptTask, Rules};
+use super::follow::{AttemptTask, Rules};
 use super::workspaces;
 use crate::context::JOB_LEASE;
 use cowhand_run::attempt::Attempt;
@@ -26,7 +26,7 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 
 impl AttemptTask {
     /// Runs the attempt to its end. After a panic the attempt is recovered, as after a restart.
-    pub(super) async fn supervise(self, fresh: bool) {
+    pub(crate) async fn supervise(self, fresh: bool) {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
         let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PANIC_PAUSE, 0);
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {

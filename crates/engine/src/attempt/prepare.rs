@@ -15,7 +15,7 @@ use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::attempt::{AttemptTask, Rules};
+use super::follow::{AttemptTask, Rules};
 use super::orphans;
 use super::workspaces::{self, WorkDir};
 use crate::context::StopRequest;

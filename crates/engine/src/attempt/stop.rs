@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::attempt::{AttemptTask, Reason};
+use super::follow::{AttemptTask, Reason};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::stopped::Stopped;
 use cowhand_run::supervision::StopOutcome;

@@ -48,7 +48,7 @@ use cowhand_system::remove::is_missing;
 
 /// Reason why the daemon stopped an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     Asked,
     Abandoned,
     TookTooLong(SignedDuration),
@@ -57,15 +57,15 @@ pub(super) enum Reason {
 }
 
 #[derive(Clone)]
-pub(super) struct AttemptTask {
-    pub(super) engine: Arc<Engine>,
-    pub(super) job: Job,
-    pub(super) epoch: i64,
-    pub(super) stop_requests: watch::Receiver<StopRequest>,
+pub(crate) struct AttemptTask {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) job: Job,
+    pub(crate) epoch: i64,
+    pub(crate) stop_requests: watch::Receiver<StopRequest>,
     /// Index of the fallback to start with.
-    pub(super) fallback: Option<usize>,
+    pub(crate) fallback: Option<usize>,
     /// Reason of the stop, once the daemon has requested it.
-    pub(super) stopped: Option<Reason>,
+    pub(crate) stopped: Option<Reason>,
 }
 
 /// Result of following an attempt.

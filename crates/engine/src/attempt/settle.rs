@@ -8,7 +8,7 @@ use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::attempt::{AttemptTask, MAX_RETRY_PAUSE, Rules};
+use super::follow::{AttemptTask, MAX_RETRY_PAUSE, Rules};
 use super::unwritten::is_unwritten;
 use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;

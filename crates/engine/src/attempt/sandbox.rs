@@ -8,8 +8,8 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
-use super::attempt::AttemptTask;
-use super::credential_proxy;
+use super::credentials;
+use super::follow::AttemptTask;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::description;
 use cowhand_run::sandbox::proxy;
@@ -58,7 +58,7 @@ impl AttemptTask {
         let Some(mut plan) = sandbox::resolve_plan(&setting)? else { return Ok(launch) };
         plan.talk = self.channel_folder(agent, plan.kind)?;
         if plan.gateway {
-            let credentials = credential_proxy::from(agent, &mut launch.start.argv, &mut environment)?;
+            let credentials = credentials::from(agent, &mut launch.start.argv, &mut environment)?;
             let written = attempt.write_credentials(&credentials);
             written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
         }

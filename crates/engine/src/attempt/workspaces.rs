@@ -169,7 +169,7 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
 
 /// Removes what no job on this machine needs any more: remains of a crash, workspaces that were kept long enough or
 /// exceed the limit, and branches with commits that exist elsewhere by now.
-pub(super) async fn sweep(engine: Arc<Engine>) {
+pub(crate) async fn sweep(engine: Arc<Engine>) {
     let known = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(known) => known,
         Err(error) => return warn!("cannot look at the workspaces: {error}"),
@@ -274,7 +274,7 @@ async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.
-pub(super) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
+pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
     match removal::of(&engine.store, engine.home.node.clone(), jobs).await {
         Ok(known) => {
             for known in known.iter().filter(|known| known.job_status.is_none()) {
