@@ -10,7 +10,7 @@ use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::shape::{McpServer, PermissionMode};
 
-use super::follow::AttemptTask;
+use super::AttemptTask;
 use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE};
 use crate::state;
 

@@ -8,8 +8,8 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
+use super::AttemptTask;
 use super::credentials;
-use super::follow::AttemptTask;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::description;
 use cowhand_run::sandbox::proxy;

@@ -9,7 +9,8 @@ use cowhand_core::id::JobId;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::follow::{AttemptTask, Rules};
+use super::AttemptTask;
+use super::rules::Rules;
 use crate::loaded::Loaded;
 use crate::secrets::redactor_over;
 use crate::state::StateFolder;

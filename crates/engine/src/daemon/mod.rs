@@ -329,8 +329,7 @@ fn prewarm_cgroup() {
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
     fault::place("claimed");
     if let Some(stop_requests) = engine.begin(&job, epoch) {
-        let task =
-            AttemptTask { engine: Arc::clone(engine), job, epoch, stop_requests, fallback, stopped: None };
+        let task = AttemptTask::new(Arc::clone(engine), job, epoch, stop_requests, fallback);
         tasks.spawn(task.supervise(true));
     }
 }

@@ -1,0 +1,59 @@
+//! The outcome of an attempt, kept in its folder.
+//!
+//! The store has it as well, but a store that was restored from a backup may have the attempt as running. By then the
+//! raw output, from which the outcome was made, has been removed.
+
+use std::fs;
+use std::path::PathBuf;
+
+use cowhand_core::attempt::Settlement;
+use tracing::warn;
+
+use super::AttemptTask;
+use crate::view::write_whole;
+use cowhand_run::attempt::Attempt;
+use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::supervision::AttemptState;
+
+const OUTCOME_FILE: &str = "outcome.json";
+
+fn file(attempt: &Attempt) -> PathBuf {
+    attempt.folder().join(OUTCOME_FILE)
+}
+
+impl AttemptTask {
+    /// Writes the outcome to the folder, before the raw output is removed.
+    pub(super) fn keep_outcome(&self, settlement: &Settlement) {
+        let written = serde_json::to_vec(settlement).map_err(std::io::Error::from);
+        let written = written.and_then(|text| write_whole(&file(&self.attempt()), &text));
+        if let Err(error) = written {
+            warn!(job = %self.job.id(), "what it came to is in the store only: {error}");
+        }
+    }
+
+    /// Returns the outcome of an attempt that was settled in a history that the store does not have. Its raw output has
+    /// been removed.
+    pub(super) async fn settled_before(&self) -> Option<Settlement> {
+        let (attempt, lost) = (self.attempt(), |message| self.lost(message));
+        let standing = attempt.on_blocking_thread(Attempt::state).await.ok()?;
+        let AttemptState::Ended(ending) = standing else { return None };
+        if attempt.stdout().exists() {
+            return None;
+        }
+        let kept = fs::read(file(&attempt)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        warn!(job = %self.job.id(), "it was settled before, and the store does not know it; was a backup restored?");
+        Some(kept.unwrap_or_else(|| Settlement { ended_at: Some(ending.at), ..lost(sentence(&ending)) }))
+    }
+}
+
+fn sentence(ending: &Ending) -> String {
+    let how = match &ending.status {
+        ExitStatus::Code { code } => format!(" with exit code {code}"),
+        ExitStatus::Signal { signal } => format!(" by signal {signal}"),
+        ExitStatus::StartFailed { message } => format!(" before it began: {message}"),
+        ExitStatus::Lost => String::new(),
+    };
+    format!(
+        "lost: it ended{how} after the backup from which the store was restored was made, and what it came to is not kept"
+    )
+}
