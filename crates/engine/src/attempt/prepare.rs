@@ -74,9 +74,8 @@ impl AttemptTask {
         agent.settings.budget = self.allowance().await;
         refuse_secret_in_argument(&agent, &rules.redactor)?;
         let launch = self.with_channel(&agent, &start.session)?;
-        let launch =
-            self.with_sandbox(&agent, &rules.agent.directory, launch).map_err(CannotStart::Sandbox)?;
-        let launch = launch.ready().await.map_err(CannotStart::Sandbox)?;
+        let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
+        let launch = launch.ready().await.map_err(CannotStart::Launch)?;
         // `setup` gets the agent's environment, which contains the names of these files.
         self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;
         if work_dir.fresh {
@@ -92,11 +91,10 @@ impl AttemptTask {
     fn with_channel(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, CannotStart> {
         let own = launch::own_environment();
         let loaded = self.engine.loaded();
-        let agent = self.with_job_channel(agent).map_err(CannotStart::Channel)?;
+        let agent = self.with_job_channel(agent)?;
         let private = self.attempt().private();
-        let mut launch = Launch::of(&agent, &self.job, session, own, &loaded.variables, &private)
-            .map_err(CannotStart::Launch)?;
-        launch.environment.extend(self.channel_env().map_err(CannotStart::Channel)?);
+        let mut launch = Launch::of(&agent, &self.job, session, own, &loaded.variables, &private)?;
+        launch.environment.extend(self.channel_env()?);
         Ok(launch)
     }
 

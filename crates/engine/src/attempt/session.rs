@@ -14,6 +14,7 @@ use super::AttemptTask;
 use super::rules::Rules;
 use super::start_error::CannotStart;
 use super::workspaces;
+use cowhand_run::runtime::description::SessionRefusal;
 use cowhand_run::runtime::{SessionChoice, description};
 use cowhand_store::{StoreError, StoredSession};
 
@@ -27,6 +28,25 @@ pub(super) struct SessionStart {
     pub(super) notes: Vec<String>,
     /// True if the session already contains the task, so that the agent only has to continue.
     pub(super) goes_on: bool,
+}
+
+/// Why an earlier session does not continue. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotContinued {
+    #[error(transparent)]
+    Unsupported(#[from] SessionRefusal),
+    #[error("it is one of `runtime: {0}`")]
+    OtherRuntime(String),
+    #[error("it is on another machine")]
+    OtherMachine,
+    #[error("it belongs to {}, and the agent works in {}", from.display(), here.display())]
+    OtherDirectory { from: PathBuf, here: PathBuf },
+    #[error("there are no workspaces here")]
+    NoWorkspaces,
+    #[error("the workspace that it belongs to, {}, is gone", .0.display())]
+    WorkspaceGone(PathBuf),
+    #[error("another job works in the workspace that it belongs to")]
+    WorkspaceBusy,
 }
 
 /// Number of bytes of stderr that are searched for the message about a missing session.
@@ -62,7 +82,7 @@ impl AttemptTask {
             let session = SessionChoice::Resume(of);
             let runtime = agent.runtime();
             if let Some(refusal) = description::refusal(runtime, &session) {
-                return Ok(fresh(&stored, &refusal));
+                return Ok(fresh(&stored, &refusal.into()));
             }
             session
         };
@@ -85,7 +105,7 @@ impl AttemptTask {
         }
         let session = SessionChoice::Resume(stored.session_id.clone());
         if let Some(refusal) = description::refusal(agent.runtime(), &session) {
-            return Ok(Some(fresh(&stored, &refusal)));
+            return Ok(Some(fresh(&stored, &refusal.into())));
         }
         let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
         Ok(Some(match self.place_of(&stored, agent).await? {
@@ -94,21 +114,21 @@ impl AttemptTask {
         }))
     }
 
-    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or a sentence on
-    /// why it cannot continue.
+    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or why it cannot
+    /// continue.
     async fn place_of(
         &self,
         stored: &StoredSession,
         agent: &Agent,
-    ) -> Result<Result<Option<PathBuf>, String>, StoreError> {
+    ) -> Result<Result<Option<PathBuf>, NotContinued>, StoreError> {
         let runtime = agent.runtime().name();
         if let Some(other) = stored.runtime.as_deref().filter(|other| *other != runtime) {
-            return Ok(Err(format!("it is one of `runtime: {other}`")));
+            return Ok(Err(NotContinued::OtherRuntime(other.to_owned())));
         }
         // Earlier versions did not store the directory and used the agent's own for all jobs.
         let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
         if stored.node != self.engine.home.node {
-            return Ok(Err("it is on another machine".to_owned()));
+            return Ok(Err(NotContinued::OtherMachine));
         }
         let own = agent.isolation().kind != IsolationKind::Shared;
         if !own && *directory == agent.directory {
@@ -117,8 +137,8 @@ impl AttemptTask {
         if own {
             return workspaces::take(&self.engine, directory, self.job.id()).await;
         }
-        let (from, here) = (directory.display(), agent.directory.display());
-        Ok(Err(format!("it belongs to {from}, and the agent works in {here}")))
+        let (from, here) = (directory.clone(), agent.directory.clone());
+        Ok(Err(NotContinued::OtherDirectory { from, here }))
     }
 
     /// Returns whether the program ended because the session to continue does not exist.
@@ -175,7 +195,7 @@ impl AttemptTask {
     }
 }
 
-fn fresh(stored: &StoredSession, why: &str) -> SessionStart {
+fn fresh(stored: &StoredSession, why: &NotContinued) -> SessionStart {
     let note = format!(
         "the session {} of {} does not go on: {why}; this is a fresh one",
         stored.session_id, stored.job

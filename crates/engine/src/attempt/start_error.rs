@@ -3,7 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::channel::ChannelError;
+use super::credentials::CredentialsError;
+use super::workspaces::WorkDirError;
 use cowhand_core::id::ScheduleName;
+use cowhand_run::launch::LaunchError;
+use cowhand_run::sandbox::SandboxError;
 use cowhand_store::StoreError;
 
 /// Why an attempt was not started. `AttemptTask::after_start` decides what each variant means for the job.
@@ -35,18 +40,24 @@ pub(super) enum CannotStart {
     FolderNotClearedAgain { note: String, error: io::Error },
     #[error("its schedule `{0}` is not in the config any more, and with it what the job may not do")]
     ScheduleRemoved(ScheduleName),
-    #[error("{0}")]
-    Directory(String),
+    #[error(transparent)]
+    Directory(#[from] WorkDirError),
     #[error(
         "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that"
     )]
     SecretInArgument,
-    #[error("{0}")]
-    Channel(String),
-    #[error("{0}")]
-    Launch(String),
-    #[error("{0}")]
-    Sandbox(String),
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("it is of a stranger's words, and its strict sandbox is none")]
+    NoStrictSandbox,
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("its credentials cannot be handed to its keeper: {0}")]
+    CredentialsNotWritten(io::Error),
     #[error("its private files cannot be written: {0}")]
     PrivateFiles(io::Error),
     #[error("{0}")]
