@@ -455,7 +455,7 @@ impl<'a> Live<'a> {
 /// Places of an agent for new firings: those of running jobs, those that pending jobs take before any new firing, and
 /// those that are kept free for polls of work sources.
 struct Places {
-    places: AgentPlaces,
+    of_agent: AgentPlaces,
     /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
@@ -475,19 +475,19 @@ impl Places {
         let looks = snapshot.preparing.iter().filter(|firing| takes_work(firing.schedule));
         let looks = looks.filter(|firing| !snapshot.is_held_back(firing));
         let kept: Vec<Timestamp> = looks.filter_map(|firing| firing.keeps_place_until(now)).collect();
-        let mut places = AgentPlaces::of_ready(agent, snapshot, holds, now);
-        places.take(u32::try_from(kept.len()).unwrap_or(u32::MAX));
-        Self { places, kept_until: kept.into_iter().min(), over }
+        let mut of_agent = AgentPlaces::of_ready(agent, snapshot, holds, now);
+        of_agent.take(u32::try_from(kept.len()).unwrap_or(u32::MAX));
+        Self { of_agent, kept_until: kept.into_iter().min(), over }
     }
 
     fn take(&mut self, live: &Live<'_>) {
-        self.places.take(u32::from(live.takes_place()));
+        self.of_agent.take(u32::from(live.takes_place()));
     }
 
     /// Returns the reason to wait if all places are taken.
     fn full(&self) -> Option<Hold> {
-        let AgentPlaces { max, taken } = self.places;
-        (self.places.free() == 0).then_some(Hold::AtCapacity { running: taken.min(max), max })
+        let AgentPlaces { max, taken } = self.of_agent;
+        (self.of_agent.free() == 0).then_some(Hold::AtCapacity { running: taken.min(max), max })
     }
 }
 

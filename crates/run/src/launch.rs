@@ -85,9 +85,8 @@ impl Launch {
 
     /// Returns itself unless its sandbox is not available at present.
     pub async fn ready(self) -> Result<Self, LaunchError> {
-        match &self.start.sandbox {
-            Some(sandbox) => sandbox.ready().await?,
-            None => {}
+        if let Some(sandbox) = &self.start.sandbox {
+            sandbox.ready().await?;
         }
         Ok(self)
     }

@@ -151,6 +151,24 @@ impl AttemptTask {
         .await
     }
 
+    /// Explains why the keeper ended before it started the agent.
+    async fn why_no_keeper(&self) -> NotBegun {
+        let attempt = self.attempt();
+        if let Err(error) = attempt.on_blocking_thread(Attempt::has_room).await
+            && shortage::is_named_in(&error.to_string())
+        {
+            return NotBegun::Shortage(format!("cannot start a keeper: {error}"));
+        }
+        let program = self.engine.program.display();
+        match attempt.keeper_said() {
+            Some(said) if shortage::is_named_in(&said) => NotBegun::Shortage(said),
+            Some(said) => NotBegun::Failed(format!("its keeper could not start the agent: {said}")),
+            None => NotBegun::Failed(format!(
+                "its keeper, {program}, ended without a word before it started the agent"
+            )),
+        }
+    }
+
     /// Stores the runtime's session id as soon as it is known.
     async fn tell_session(&self, tail: &Tailer, reported: &mut Option<String>) {
         let Some(session) = tail.session_id().filter(|session| reported.as_deref() != Some(*session)) else {

@@ -6,7 +6,6 @@
 mod channel;
 pub(crate) mod credentials;
 mod follow;
-mod launch;
 pub(crate) mod orphans;
 mod outcome;
 mod outcome_file;
@@ -28,13 +27,15 @@ use cowhand_core::attempt::Settlement;
 use cowhand_core::job::{ErrorKind, FailReason, Job, JobError, NotBegun, Outcome, Termination};
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::context::{Engine, StopRequest};
 use cowhand_run::attempt::Attempt;
 use cowhand_run::shortage;
 use cowhand_system::closed::{advice, closed_folder};
+use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
+use prepare::LaunchSpec;
 use rules::Rules;
 use session::SessionStart;
 use start_error::{CannotStart, StartError};
@@ -49,7 +50,7 @@ pub(crate) struct AttemptTask {
     stop_requests: watch::Receiver<StopRequest>,
     /// Index of the fallback to start with.
     fallback: Option<usize>,
-    /// StopReason of the stop, once the daemon has requested it.
+    /// Reason of the stop, once the daemon has requested it.
     stopped: Option<StopReason>,
 }
 
@@ -130,6 +131,32 @@ impl AttemptTask {
     async fn start_with(&mut self, rules: &Rules, session: SessionStart) -> Result<(), StartError> {
         let spec = self.prepare(rules, session).await?;
         self.launch(&spec).await
+    }
+
+    /// Starts the keeper, which starts the agent.
+    async fn launch(&self, spec: &LaunchSpec) -> Result<(), StartError> {
+        let (attempt, LaunchSpec { agent, launch, prelude, prompt }) = (self.attempt(), spec);
+        let (job, number, runtime) = (self.job.id(), self.job.attempts(), agent.runtime().name());
+        match self.engine.store.set_place(job.clone(), number, &agent.directory, runtime).await {
+            Ok(true) => {}
+            Ok(false) => return Err(StartError::LeaseLost),
+            Err(error) => {
+                warn!(%job, "where it runs is not written, so nobody can go on with it: {error}");
+            }
+        }
+        let program = &self.engine.program;
+        let launched = attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment);
+        let mut keeper =
+            launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
+        fault::place("launched");
+        // Reaped when it ends, however long that takes. This is not a task of the Tokio runtime, which would wait for it
+        // at shutdown.
+        let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
+        if let Err(error) = reaper {
+            warn!(%job, "nobody waits for its keeper, which will be a zombie: {error}");
+        }
+        info!(%job, agent = %self.job.agent(), attempt = number, "started");
+        Ok(())
     }
 
     /// Decides what the result of a start means for the job. No other place does.

@@ -27,7 +27,7 @@ const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause before processes that could not be listed are searched again.
 const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// StopReason why the daemon stopped an attempt.
+/// Reason why the daemon stopped an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopReason {
     Asked,
