@@ -25,9 +25,9 @@ use super::{
 };
 
 statements! {
-    // Two rules of the planner (`plan::AgentPlaces` in core), repeated here because only the transaction sees all nodes:
-    // the places of running jobs (`of_running`), and those that a new job finds taken (`of_ready`). The second one leaves
-    // requeued and held jobs to the planner, which has excluded them before it fires.
+    // Both repeat rules of `plan::AgentPlaces` in core, because only the transaction sees the jobs of all nodes:
+    // the places of running jobs (`of_running`), and those that a new job finds taken (`of_ready`). The second one is
+    // simpler: it counts jobs that their schedule holds, and does not count requeued jobs that still wait.
     RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
     IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
