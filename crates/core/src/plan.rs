@@ -11,6 +11,7 @@
 //! A job can only start in the plan after its firing: the caller executes the actions, takes a new snapshot and plans
 //! again, until there is nothing left to do before `wake_at`.
 
+mod admit;
 pub mod coming;
 mod due;
 mod held;
@@ -28,17 +29,18 @@ use crate::id::{AgentName, JobId, ScheduleId};
 use crate::interval::Interval;
 use crate::job::Requeued;
 use crate::moment::{BootTime, Moment};
-use crate::provider::ProviderState;
+use crate::provider::{ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster, Schedule};
 use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
+pub use admit::{Admission, AgentPlaces, StartFacts, admit, free_places};
 pub use held::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
+use slots::ProviderSlots;
 pub use slots::SlotWait;
-use slots::{ProviderSlots, SlotResult};
 
 /// State of the store at one moment.
 #[derive(Debug, Clone, Default)]
@@ -275,10 +277,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
                 plan.firings(schedule, record, (&live, snapshot), &mut places, &shared_intervals);
             }
         }
-        match over {
-            Some(over) => plan.afterwards(agent, snapshot, over),
-            None => plan.starts(agent, snapshot, &holds, &mut slots),
-        }
+        plan.starts(agent, snapshot, (&holds, over), &mut slots);
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
@@ -294,25 +293,6 @@ fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
         (waiting.unwrap_or(Timestamp::MAX), record.is_some_and(|record| record.fill))
     });
     schedules
-}
-
-/// Returns how many more jobs the agent could run now, in addition to running and ready jobs.
-pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize {
-    let taken = ready(agent, snapshot, &Holds::of(agent, snapshot, now), now);
-    (agent.max_concurrent as usize).saturating_sub(taken)
-}
-
-/// Counts the jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs of
-/// a paused schedule do not count.
-fn ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> usize {
-    let is_ready = |job: &&LiveJob| match job.state {
-        LiveState::Pending { not_before } => {
-            not_before.is_none_or(|at| at <= now) || job.requeued.keeps_place()
-        }
-        LiveState::Running { .. } => true,
-    };
-    let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(is_ready);
-    jobs.filter(|job| holds.job(job).is_none()).count()
 }
 
 struct Draft {
@@ -378,54 +358,62 @@ impl Draft {
         self.actions.extend(verdict.actions);
     }
 
-    /// Sets the wake-up for the end of the budget's period. Jobs that end before may free budget; that is an event.
-    fn afterwards(&mut self, agent: &Agent, snapshot: &Snapshot, over: OverBudget) {
-        let waits = |job: &LiveJob| job.agent == agent.name && matches!(job.state, LiveState::Pending { .. });
-        if let (Some(until), true) = (over.until, snapshot.jobs.iter().any(waits)) {
-            self.wake(until);
-        }
-    }
-
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, slots: &mut ProviderSlots) {
-        let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
+    /// Starts the pending jobs of the agent that [`admit`] admits, oldest first, and wakes up for those that wait for a
+    /// known time. All other reasons to wait end with an event.
+    fn starts(
+        &mut self,
+        agent: &Agent,
+        snapshot: &Snapshot,
+        (holds, over): (&Holds<'_>, Option<OverBudget>),
+        slots: &mut ProviderSlots,
+    ) {
+        let mut places = AgentPlaces::of_running(agent, snapshot);
         let mut sessions = snapshot.busy_sessions(agent);
         for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
             let LiveState::Pending { not_before } = job.state else { continue };
-            match not_before {
-                Some(at) if at > self.now => {
-                    self.wake(at);
-                    // It was requeued and comes before jobs that were created later.
-                    if job.requeued.keeps_place() && holds.job(job).is_none() {
-                        free = free.saturating_sub(1);
-                    }
-                }
-                // The pause of its schedule ends at a known time, and the probe ends with an event.
-                _ if holds.job(job).is_some() => {}
-                _ if free > 0 => {
-                    let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
-                    // It waits for the job that has its session, and other jobs start before it.
-                    if session_key.as_ref().is_some_and(|key| !sessions.insert(key.clone())) {
-                        continue;
-                    }
-                    // Whatever prevents its provider from taking a job ends at a known time or with an event.
-                    let fallback = match slots.take(agent, job, self.now) {
-                        SlotResult::Taken { fallback } => fallback,
-                        SlotResult::Opens(opens) => {
-                            self.wake(opens);
-                            continue;
-                        }
-                        SlotResult::Full => continue,
-                    };
-                    free -= 1;
+            // Without a place, there is no need to look for the session and the slot.
+            let has_place = places.free() > 0;
+            let session_key = || agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
+            let session_key = has_place.then(session_key).flatten();
+            let slot = has_place.then(|| slots.find(agent, job, self.now));
+            let facts = StartFacts {
+                over,
+                not_before,
+                hold: holds.job(job),
+                places,
+                session_busy: session_key.as_ref().is_some_and(|key| sessions.contains(key)),
+                provider: slot.as_ref().and_then(|slot| slot.as_ref().err().copied()),
+            };
+            match admit(&facts, self.now) {
+                Admission::Admitted => {
+                    let Some(Ok(slot)) = slot else { continue };
+                    slots.take(&slot, self.now);
+                    places.take(1);
+                    sessions.extend(session_key.clone());
                     self.actions.push(Action::Start {
                         job: job.id.clone(),
                         agent: agent.name.clone(),
                         max_concurrent: agent.max_concurrent,
                         session_key,
-                        fallback,
+                        fallback: slot.fallback,
                     });
                 }
-                _ => {}
+                Admission::OverBudget(over) => over.until.into_iter().for_each(|until| self.wake(until)),
+                Admission::NotBefore(at) => {
+                    self.wake(at);
+                    // It was requeued and comes before jobs that were created later.
+                    if job.requeued.keeps_place() && facts.hold.is_none() {
+                        places.take(1);
+                    }
+                }
+                // No later job takes its session before it.
+                Admission::Provider(wait) => {
+                    sessions.extend(session_key);
+                    if let ProviderWait::Opens(opens) = wait {
+                        self.wake(opens);
+                    }
+                }
+                Admission::Held(_) | Admission::AtCapacity | Admission::SessionBusy => {}
             }
         }
     }
@@ -465,17 +453,10 @@ impl<'a> Live<'a> {
     }
 }
 
-fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
-    let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
-    let running = of_agent.filter(|job| matches!(job.state, LiveState::Running { .. })).count();
-    u32::try_from(running).unwrap_or(u32::MAX)
-}
-
-/// Places of an agent: those of running jobs, those that pending jobs take before any new firing, and those that are
-/// kept free for polls of work sources.
+/// Places of an agent for new firings: those of running jobs, those that pending jobs take before any new firing, and
+/// those that are kept free for polls of work sources.
 struct Places {
-    max: u32,
-    taken: u32,
+    of_agent: AgentPlaces,
     /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
@@ -495,18 +476,19 @@ impl Places {
         let looks = snapshot.preparing.iter().filter(|firing| takes_work(firing.schedule));
         let looks = looks.filter(|firing| !snapshot.is_held_back(firing));
         let kept: Vec<Timestamp> = looks.filter_map(|firing| firing.keeps_place_until(now)).collect();
-        let taken = u32::try_from(ready(agent, snapshot, holds, now) + kept.len()).unwrap_or(u32::MAX);
-        Self { max: agent.max_concurrent, taken, kept_until: kept.into_iter().min(), over }
+        let mut of_agent = AgentPlaces::of_ready(agent, snapshot, holds, now);
+        of_agent.take(u32::try_from(kept.len()).unwrap_or(u32::MAX));
+        Self { of_agent, kept_until: kept.into_iter().min(), over }
     }
 
     fn take(&mut self, live: &Live<'_>) {
-        self.taken = self.taken.saturating_add(u32::from(live.takes_place()));
+        self.of_agent.take(u32::from(live.takes_place()));
     }
 
     /// Returns the reason to wait if all places are taken.
     fn full(&self) -> Option<Hold> {
-        (self.taken >= self.max)
-            .then_some(Hold::AtCapacity { running: self.taken.min(self.max), max: self.max })
+        let AgentPlaces { max, taken } = self.of_agent;
+        (self.of_agent.free() == 0).then_some(Hold::AtCapacity { running: taken.min(max), max })
     }
 }
 

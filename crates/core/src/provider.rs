@@ -70,7 +70,23 @@ pub struct ProviderSlot {
     pub limits: Provider,
 }
 
+/// Reason why a provider takes no job now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderWait {
+    /// It is used up, or its last start is too recent.
+    Opens(Timestamp),
+    /// No slot is free until a running job ends.
+    Full,
+}
+
 impl ProviderSlot {
+    /// Checks whether the provider takes a job now, while so many jobs run at it.
+    pub fn wait(&self, state: &ProviderState, running: u32, now: Timestamp) -> Option<ProviderWait> {
+        let is_full = || self.limits.max_concurrent.is_some_and(|max| running >= max);
+        let opens = self.opens(state, now).map(ProviderWait::Opens);
+        opens.or_else(|| is_full().then_some(ProviderWait::Full))
+    }
+
     /// Returns the time at which the provider takes the next job; none if it takes one now.
     pub fn opens(&self, state: &ProviderState, now: Timestamp) -> Option<Timestamp> {
         let parked = state.used_up(now).map(|parked| parked.until);

@@ -53,7 +53,7 @@ struct Group {
 impl Groups {
     /// Creates the groups, sets their limits and enters them: processes that are started from here on are inside. The
     /// inner error names a cap that is not available here; without caps, a machine without control groups is accepted.
-    pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, String>> {
+    pub(super) fn enter(attempt: &Attempt, caps: &Caps) -> io::Result<Result<Self, CapsError>> {
         let mut groups = match Self::make(attempt.name(), caps) {
             Ok(groups) => groups,
             Err(why) => return Ok(Err(why)),
@@ -80,12 +80,12 @@ impl Groups {
             Err(error) => {
                 groups.leave();
                 groups.remove();
-                Ok(Err(refusal(&error.to_string())))
+                Ok(Err(refusal(error.into())))
             }
         }
     }
 
-    fn make(name: &str, caps: &Caps) -> Result<Self, String> {
+    fn make(name: &str, caps: &Caps) -> Result<Self, CapsError> {
         let needed = needed(caps);
         if needed.is_empty() {
             return Ok(Self { tree: Cgroup::make(name).ok(), ..Self::default() });
@@ -94,7 +94,7 @@ impl Groups {
             let groups = fs::read_to_string("/proc/self/cgroup")?;
             Ok(needed.iter().map(|controller| home(&mounts, &groups, *controller)).collect::<Vec<_>>())
         });
-        let homes = own.map_err(|error| refusal(&error.to_string()))?;
+        let homes = own.map_err(|error| refusal(error.into()))?;
         let mut made = Self { caps: *caps, ..Self::default() };
         let of_two: Vec<Controller> =
             needed.iter().zip(&homes).filter(|(_, home)| home.is_none()).map(|(own, _)| *own).collect();
@@ -106,22 +106,22 @@ impl Groups {
             Ok(()) => Ok(made),
             Err(why) => {
                 made.remove();
-                Err(refusal(&why))
+                Err(refusal(why))
             }
         }
     }
 
     /// Creates the group of version 2, if it has these controllers.
-    fn make_tree(&mut self, name: &str, controllers: &[Controller]) -> Result<(), String> {
+    fn make_tree(&mut self, name: &str, controllers: &[Controller]) -> Result<(), CapsError> {
         if controllers.is_empty() {
             self.tree = Cgroup::make(name).ok();
             return Ok(());
         }
-        let home = cgroup::home().map_err(|error| error.to_string())?;
+        let home = cgroup::home()?;
         let words: Vec<&str> = controllers.iter().map(|controller| controller.name()).collect();
         let parent = with_controllers(&home, &words)?;
         let tree = Cgroup::make_in(&parent, name, home)
-            .map_err(|error| format!("no control group can be made in {}: {error}", parent.display()))?;
+            .map_err(|error| CapsError::NoGroup { parent: parent.clone(), error })?;
         let path = tree.path().to_owned();
         self.tree = Some(tree);
         self.tree_limits = true;
@@ -132,10 +132,9 @@ impl Groups {
     }
 
     /// Creates the group of version 1 for one controller.
-    fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), String> {
+    fn make_limit(&mut self, name: &str, controller: Controller, home: PathBuf) -> Result<(), CapsError> {
         let path = home.join(format!("{}{name}", super::process::CGROUP_PREFIX));
-        fs::create_dir(&path)
-            .map_err(|error| format!("no control group can be made in {}: {error}", home.display()))?;
+        fs::create_dir(&path).map_err(|error| CapsError::NoGroup { parent: home.clone(), error })?;
         // Several controllers may share a hierarchy, and then a group.
         self.limits.push(Group { path: path.clone(), home });
         limit_in_one(&path, controller, &self.caps)
@@ -209,8 +208,28 @@ pub(super) fn of_process(pid: i64) -> Vec<PathBuf> {
     one.into_iter().flatten().chain(cgroup::own_group(&mounts, &groups)).collect()
 }
 
-fn refusal(why: &str) -> String {
-    format!("its caps on memory, processes or processor time cannot be enforced here: {why}")
+/// Why caps on memory, processes or processor time are not available here. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub enum CapsError {
+    #[error("its caps on memory, processes or processor time cannot be enforced here: {0}")]
+    NotEnforced(Box<Self>),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("no control group can be made in {}: {error}", parent.display())]
+    NoGroup { parent: PathBuf, error: io::Error },
+    #[error(
+        "the control group {} cannot hand on {controllers}; under systemd, Delegate=yes and DelegateSubgroup=daemon in the service let it",
+        home.display()
+    )]
+    NotDelegated { home: PathBuf, controllers: String },
+    #[error("{} says {shown:?} after {most} was written", file.display())]
+    NotInForce { file: PathBuf, shown: String, most: u64 },
+    #[error("{} cannot be set to {text}: {error}", file.display())]
+    NotSet { file: PathBuf, text: String, error: io::Error },
+}
+
+fn refusal(why: CapsError) -> CapsError {
+    CapsError::NotEnforced(Box::new(why))
 }
 
 fn needed(caps: &Caps) -> Vec<Controller> {
@@ -263,7 +282,7 @@ fn home(mounts: &str, groups: &str, controller: Controller) -> Option<PathBuf> {
 
 /// Returns a group whose children can have these controllers: the own group or, since a group with processes cannot
 /// delegate controllers, its parent.
-fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, String> {
+fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, CapsError> {
     let wanted = words.iter().map(|word| format!("+{word}")).collect::<Vec<_>>().join(" ");
     let hands_on = |group: &Path| {
         let file = group.join("cgroup.subtree_control");
@@ -273,16 +292,15 @@ fn with_controllers(home: &Path, words: &[&str]) -> Result<PathBuf, String> {
         words.iter().all(|word| on.split_whitespace().any(|on| on == *word))
     };
     let above = home.parent().filter(|above| above.join("cgroup.subtree_control").exists());
-    [Some(home), above].into_iter().flatten().find(|group| hands_on(group)).map(Path::to_owned).ok_or_else(|| {
-        format!(
-            "the control group {} cannot hand on {}; under systemd, Delegate=yes and DelegateSubgroup=daemon in the service let it",
-            home.display(),
-            words.join(", ")
-        )
-    })
+    [Some(home), above]
+        .into_iter()
+        .flatten()
+        .find(|group| hands_on(group))
+        .map(Path::to_owned)
+        .ok_or_else(|| CapsError::NotDelegated { home: home.to_owned(), controllers: words.join(", ") })
 }
 
-fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(), String> {
+fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {
     match controller {
         Controller::Memory => {
             let bytes = caps.memory.unwrap_or_default();
@@ -301,7 +319,7 @@ fn limit_in_one(group: &Path, controller: Controller, caps: &Caps) -> Result<(),
     }
 }
 
-fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(), String> {
+fn limit_in_two(group: &Path, controller: Controller, caps: &Caps) -> Result<(), CapsError> {
     match controller {
         Controller::Memory => {
             put(group, "memory.max", caps.memory.unwrap_or_default())?;
@@ -326,26 +344,26 @@ fn quota(caps: &Caps) -> u64 {
 }
 
 /// Writes a limit and reads it again: a limit that the kernel does not show is not in force.
-fn put(group: &Path, file: &str, most: u64) -> Result<(), String> {
+fn put(group: &Path, file: &str, most: u64) -> Result<(), CapsError> {
     write(group, file, &most.to_string())?;
     let shown = fs::read_to_string(group.join(file)).unwrap_or_default();
     match shown.trim().parse::<u64>() {
         Ok(holds) if holds <= most => Ok(()),
-        _ => Err(format!("{} says {:?} after {most} was written", group.join(file).display(), shown.trim())),
+        _ => Err(CapsError::NotInForce { file: group.join(file), shown: shown.trim().to_owned(), most }),
     }
 }
 
-fn write(group: &Path, file: &str, text: &str) -> Result<(), String> {
+fn write(group: &Path, file: &str, text: &str) -> Result<(), CapsError> {
     let path = group.join(file);
     let written = fs::OpenOptions::new().write(true).open(&path).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.flush()
     });
-    written.map_err(|error| format!("{} cannot be set to {text}: {error}", path.display()))
+    written.map_err(|error| CapsError::NotSet { file: path, text: text.to_owned(), error })
 }
 
 /// Tries which caps this machine supports.
-pub fn ability() -> Result<String, String> {
+pub fn ability() -> Result<String, CapsError> {
     let caps = Caps { memory: Some(1 << 30), pids: Some(1_000), cpu: Some(1.0) };
     let groups = Groups::make(&format!("doctor-{}", std::process::id()), &caps)?;
     let one = groups.limits.len();
@@ -393,7 +411,7 @@ mod tests {
         // A folder cannot be written, as the kernel's file of a group that holds processes cannot.
         fs::create_dir(file(&daemon)).unwrap();
         fs::create_dir(file(top.path())).unwrap();
-        let refused = with_controllers(&daemon, &["memory", "pids"]).unwrap_err();
+        let refused = with_controllers(&daemon, &["memory", "pids"]).unwrap_err().to_string();
         assert!(refused.contains("cannot hand on memory, pids"), "{refused}");
         assert!(refused.contains("Delegate=yes"), "{refused}");
     }

@@ -24,7 +24,7 @@ use cowhand_system::remove::is_missing;
 
 use super::attempt::{AGENT_FILE, Attempt, KEEPER_FILE, PROMPT_FILE};
 use super::bounded::BoundedStreams;
-use super::caps::Groups;
+use super::caps::{CapsError, Groups};
 use super::descriptors;
 use super::ending::{Ending, ExitStatus};
 use super::process::{self, ProcessIdentity};
@@ -193,7 +193,7 @@ fn not_made(attempt: &Attempt, making: Making, watch: &Watch) -> Option<String> 
 
 /// Records the keeper and creates the control groups of the agent. The inner error says why these are not available;
 /// after an outer error nothing was started.
-fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, String>> {
+fn ready(attempt: &Attempt, start: &StartSpec) -> io::Result<Result<Groups, CapsError>> {
     // From here on the keeper can be asked to stop.
     fault::place("keeper-waiting");
     attempt.write(KEEPER_FILE, &ProcessIdentity::of(own_pid())?)?;
@@ -215,7 +215,7 @@ async fn end_container(attempt: &Attempt) -> io::Result<()> {
     let Err(why) = leftover::end_of(attempt).await else { return Ok(()) };
     // Without the engine, its processes can still be found.
     attempt.end_others()?;
-    attempt.note(&[why])
+    attempt.note(&[why.to_string()])
 }
 
 /// Waits until a time, or for ever.

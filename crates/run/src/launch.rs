@@ -10,12 +10,27 @@ use cowhand_core::roster::Agent;
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::work::WorkItem;
 
-use super::runtime::description::{self, CommandLine, LaunchRequest};
+use super::runtime::description::{self, CommandLine, LaunchRequest, SessionRefusal};
 use super::runtime::{Reader, SessionChoice};
+use super::sandbox::SandboxError;
 use super::start::StartSpec;
 
 /// Time from the stop signal to the kill.
 const STOP_GRACE_MS: u64 = 10_000;
+
+/// Why the command of an agent cannot be built, or not be run now. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error(transparent)]
+    Session(#[from] SessionRefusal),
+    /// The runtime cannot enforce a setting.
+    #[error("{0}")]
+    Unenforceable(String),
+    #[error("its work item cannot be written for it: {0}")]
+    WorkItem(serde_json::Error),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
 
 #[derive(Debug, Clone)]
 pub struct Launch {
@@ -36,12 +51,13 @@ impl Launch {
         own: impl Iterator<Item = (String, String)>,
         dotenv: &HashMap<String, String>,
         folder: &Path,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, LaunchError> {
         let runtime = agent.runtime();
-        if let Some(refusal) =
-            description::refusal(runtime, session).or_else(|| Some(agent.unenforceable()?.why))
-        {
-            return Err(refusal);
+        if let Some(refusal) = description::refusal(runtime, session) {
+            return Err(refusal.into());
+        }
+        if let Some(unenforceable) = agent.unenforceable() {
+            return Err(LaunchError::Unenforceable(unenforceable.why));
         }
         let mut environment = environment(agent, job, own, dotenv);
         let item = job.work_item().map(|item| WorkItemFile::of(item, folder)).transpose()?;
@@ -68,11 +84,11 @@ impl Launch {
     }
 
     /// Returns itself unless its sandbox is not available at present.
-    pub async fn ready(self) -> Result<Self, String> {
-        match &self.start.sandbox {
-            Some(sandbox) => sandbox.ready().await.map(|()| self),
-            None => Ok(self),
+    pub async fn ready(self) -> Result<Self, LaunchError> {
+        if let Some(sandbox) = &self.start.sandbox {
+            sandbox.ready().await?;
         }
+        Ok(self)
     }
 }
 
@@ -161,10 +177,9 @@ struct WorkItemFile {
 const WORK_ITEM_FILE: &str = "work-item.json";
 
 impl WorkItemFile {
-    fn of(item: &WorkItem, folder: &Path) -> Result<Self, String> {
+    fn of(item: &WorkItem, folder: &Path) -> Result<Self, LaunchError> {
         let file = folder.join(WORK_ITEM_FILE).to_string_lossy().into_owned();
-        let text = serde_json::to_string_pretty(item)
-            .map_err(|error| format!("its work item cannot be written for it: {error}"))?;
+        let text = serde_json::to_string_pretty(item).map_err(LaunchError::WorkItem)?;
         let variables = [
             ("COWHAND_WORK_ITEM", item.id.to_string()),
             ("COWHAND_WORK_ITEM_URL", prompt::one_line(&item.url)),

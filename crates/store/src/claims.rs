@@ -10,6 +10,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{Job, JobState, NotBegun, Outcome};
 use cowhand_core::moment::Moment;
+use cowhand_core::plan::{Admission, AgentPlaces, StartFacts, admit};
 use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Parked, ProviderSlot};
 use jiff::{SignedDuration, Timestamp};
@@ -24,8 +25,11 @@ use super::{
 };
 
 statements! {
-    RUNNING_OF_AGENT = same "select count(*) as running from jobs where agent = $1 and status = 'running'";
-    IN_FRONT = same "select count(*) as live from jobs where agent = $1 and status in ('pending', 'running') \
+    // Both repeat rules of `plan::AgentPlaces` in core, because only the transaction sees the jobs of all nodes:
+    // the places of running jobs (`of_running`), and those that a new job finds taken (`of_ready`). The second one is
+    // simpler: it counts jobs that their schedule holds, and does not count requeued jobs that still wait.
+    RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
+    IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
         and (not_before is null or not_before <= $2)";
     NEXT_EPOCH = same "update jobs set epoch = epoch + 1 where id = $1 returning epoch";
     ADD_LEASE = same "insert into leases (job_id, attempt, node, epoch, expires_at, boot) values ($1, $2, $3, $4, $5, $6)";
@@ -137,27 +141,14 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let Some(job) = self.job(id.clone()).await? else { return Err(StoreError::NoJob(id)) };
         let agent = job.agent().clone();
-        let Starter { node, lease, max_concurrent, session_key, limits, slot } = starter;
         self.write(move |tx| {
             Box::pin(async move {
-                if let Some(slot) = &slot
-                    && !providers::has_slot(tx, slot, now).await?
-                {
-                    return Ok(Claim::NoProviderSlot);
-                }
-                if !has_place(tx, &agent, max_concurrent).await? {
-                    return Ok(Claim::AtCapacity);
-                }
-                if let Some(key) = &session_key
-                    && sessions::is_taken(tx, &agent, key, Some(&id)).await?
-                {
-                    return Ok(Claim::SessionBusy);
-                }
                 let spent = job.usage().map(Amount::of).unwrap_or_default();
-                let reserved = match budgets::reserve(tx, &agent, spent, limits.as_ref()).await? {
+                let reserved = match admission(tx, &agent, &starter, Some((&id, spent)), now).await? {
                     Ok(reserved) => reserved,
-                    Err(over) => return Ok(Claim::OverBudget(over)),
+                    Err(refused) => return Ok(refused),
                 };
+                let Starter { node, lease, session_key, slot, .. } = starter;
                 let mut job = jobs::lock(tx, &id).await?;
                 let facts = jobs::facts(tx, &id).await?;
                 let until = facts.map(|row| snapshot::not_before(&row, Some(tx.moment(now)))).transpose()?;
@@ -380,40 +371,57 @@ async fn note_backoff(tx: &mut Tx<'_>, job: &Job, now: Timestamp) -> Result<(), 
     Ok(())
 }
 
-/// Returns true if the agent has a free place. All running jobs on all nodes count, so claims of one agent are
-/// serialised.
-async fn has_place(tx: &mut Tx<'_>, agent: &AgentName, max_concurrent: u32) -> Result<bool, StoreError> {
+/// Reads what decides whether a job may start, lets `admit` of core decide, and returns the job's reservation or the
+/// refusal. `known` is the job and the spending of its earlier attempts; none if the job is about to be made. All running
+/// jobs on all nodes count, so claims of one agent are serialised. Called before anything else is locked.
+async fn admission(
+    tx: &mut Tx<'_>,
+    agent: &AgentName,
+    starter: &Starter,
+    known: Option<(&JobId, Amount)>,
+    now: Timestamp,
+) -> Result<Result<Reservation, Claim>, StoreError> {
+    let provider = providers::wait(tx, starter.slot.as_ref(), now).await?;
     lock_agent(tx, agent).await?;
-    let row = tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?;
-    let running: i64 = row.map_or(Ok(0), |row| row.get("running"))?;
-    Ok(running < i64::from(max_concurrent))
+    let row = match known {
+        Some(_) => tx.one(RUNNING_OF_AGENT, args![agent.as_str()]).await?,
+        None => tx.one(IN_FRONT, args![agent.as_str(), now]).await?,
+    };
+    let taken: i64 = row.map_or(Ok(0), |row| row.get("taken"))?;
+    let session_busy = match &starter.session_key {
+        Some(key) => sessions::is_taken(tx, agent, key, known.map(|(id, _)| id)).await?,
+        None => false,
+    };
+    let spent = known.map(|(_, spent)| spent).unwrap_or_default();
+    let reserved = budgets::reserve(tx, agent, spent, starter.limits.as_ref()).await?;
+    let facts = StartFacts {
+        over: reserved.as_ref().err().copied(),
+        // The state machine of the job decides about its time, and the planner about its schedule.
+        not_before: None,
+        hold: None,
+        places: AgentPlaces { max: starter.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) },
+        session_busy,
+        provider,
+    };
+    Ok(match admit(&facts, now) {
+        Admission::Admitted => reserved.map_err(Claim::OverBudget),
+        Admission::OverBudget(over) => Err(Claim::OverBudget(over)),
+        Admission::AtCapacity => Err(Claim::AtCapacity),
+        Admission::SessionBusy => Err(Claim::SessionBusy),
+        Admission::Provider(_) => Err(Claim::NoProviderSlot),
+        Admission::NotBefore(_) | Admission::Held(_) => Err(Claim::Taken),
+    })
 }
 
 /// Returns the reservation of a job that is about to be made if it could start now: the agent has places for all jobs
-/// that are ready before it, and one more, and the budget has room. Called before the job is made and before anything
-/// else is locked.
-pub(super) async fn has_place_for_new(
+/// that are ready before it, and one more, and the budget has room. Called before the job is made.
+pub(super) async fn admit_new(
     tx: &mut Tx<'_>,
     agent: &AgentName,
     starter: &Starter,
     now: Timestamp,
 ) -> Result<Option<Reservation>, StoreError> {
-    if let Some(slot) = &starter.slot
-        && !providers::has_slot(tx, slot, now).await?
-    {
-        return Ok(None);
-    }
-    lock_agent(tx, agent).await?;
-    let row = tx.one(IN_FRONT, args![agent.as_str(), now]).await?;
-    let live: i64 = row.map_or(Ok(0), |row| row.get("live"))?;
-    let busy = match &starter.session_key {
-        Some(key) => sessions::is_taken(tx, agent, key, None).await?,
-        None => false,
-    };
-    if live >= i64::from(starter.max_concurrent) || busy {
-        return Ok(None);
-    }
-    Ok(budgets::reserve(tx, agent, Amount::default(), starter.limits.as_ref()).await?.ok())
+    Ok(admission(tx, agent, starter, None, now).await?.ok())
 }
 
 /// Records the attempt and the lease of a job whose row already says that it runs.

@@ -332,7 +332,7 @@ async fn fire_once(
     let NewFiring { schedule, key, due, decision, note } = firing;
     let starter = match (starter, &decision) {
         (Some(starter), Decision::Run(new)) => {
-            let reserved = claims::has_place_for_new(tx, &new.agent, &starter, now).await?;
+            let reserved = claims::admit_new(tx, &new.agent, &starter, now).await?;
             reserved.map(|reserved| (starter, reserved))
         }
         _ => None,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cowhand_core::attempt::UsageLimit;
 use cowhand_core::event::Fact;
 use cowhand_core::id::JobId;
-use cowhand_core::provider::{Parked, ProviderSlot, ProviderState};
+use cowhand_core::provider::{Parked, ProviderSlot, ProviderState, ProviderWait};
 use jiff::Timestamp;
 
 use super::database::db::{Row, Tx, args};
@@ -54,20 +54,23 @@ pub(super) async fn all(tx: &mut Tx<'_>) -> Result<HashMap<String, ProviderState
     rows.iter().map(|row| Ok((row.get("name")?, read(row)?))).collect()
 }
 
-/// Returns true if the provider has a free slot. Called before anything else is locked, because all starts at a
+/// Returns the reason why the provider takes no job now. Called before anything else is locked, because all starts at a
 /// provider wait for each other here.
-pub(super) async fn has_slot(
+pub(super) async fn wait(
     tx: &mut Tx<'_>,
-    slot: &ProviderSlot,
+    slot: Option<&ProviderSlot>,
     now: Timestamp,
-) -> Result<bool, StoreError> {
+) -> Result<Option<ProviderWait>, StoreError> {
+    let Some(slot) = slot else { return Ok(None) };
     let state = lock(tx, &slot.provider).await?;
-    if slot.opens(&state, now).is_some() {
-        return Ok(false);
-    }
-    let Some(max) = slot.limits.max_concurrent else { return Ok(true) };
-    let row = tx.one(RUNNING_OF_PROVIDER, args![slot.provider.as_str()]).await?;
-    Ok(row.map_or(Ok(0), |row| row.get::<i64>("running"))? < i64::from(max))
+    let running = match slot.limits.max_concurrent {
+        Some(_) => {
+            let row = tx.one(RUNNING_OF_PROVIDER, args![slot.provider.as_str()]).await?;
+            row.map_or(Ok(0), |row| row.get::<i64>("running"))?
+        }
+        None => 0,
+    };
+    Ok(slot.wait(&state, u32::try_from(running).unwrap_or(u32::MAX), now))
 }
 
 /// Records the provider of a job, and the time of its start if the provider paces starts.

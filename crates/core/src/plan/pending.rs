@@ -2,7 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{LiveJob, LiveState, Snapshot, running};
+use super::{Admission, AgentPlaces, LiveJob, LiveState, SlotWait, Snapshot, StartFacts, admit};
+use crate::provider::ProviderWait;
 use crate::roster::{Agent, Roster};
 use crate::schedule::SkipReason;
 
@@ -32,19 +33,38 @@ impl Snapshot {
         if !job.is_ready(now) {
             return None;
         }
-        if let Some(sentence) = self.place_of(agent, job) {
-            return Some(AwaitedStart { reason: Some(SkipReason::AtCapacity), until: None, sentence });
+        let slot = self.slot_wait(roster, agent, job, now);
+        let facts = StartFacts {
+            // Callers have excluded these two.
+            over: None,
+            hold: None,
+            not_before: None,
+            places: AgentPlaces::of_running(agent, self),
+            session_busy: self.has_busy_session(agent, job),
+            provider: slot.as_ref().map(|slot| slot.until.map_or(ProviderWait::Full, ProviderWait::Opens)),
+        };
+        let awaited = |reason, until, sentence| Some(AwaitedStart { reason, until, sentence });
+        match admit(&facts, now) {
+            Admission::AtCapacity => {
+                let sentence = self.sentence_about_place(agent, job, facts.places.taken);
+                awaited(Some(SkipReason::AtCapacity), None, sentence)
+            }
+            Admission::SessionBusy => {
+                let sentence = "another job has its session and has not ended".to_owned();
+                awaited(Some(SkipReason::SessionBusy), None, sentence)
+            }
+            Admission::Provider(_) => {
+                let SlotWait { until, sentence } = slot?;
+                awaited(Some(SkipReason::AtCapacity), until, sentence)
+            }
+            Admission::Admitted | Admission::OverBudget(_) | Admission::NotBefore(_) | Admission::Held(_) => {
+                if self.is_watched(now) {
+                    None
+                } else {
+                    awaited(None, None, NO_DAEMON.to_owned())
+                }
+            }
         }
-        if self.has_busy_session(agent, job) {
-            let sentence = "another job has its session and has not ended".to_owned();
-            return Some(AwaitedStart { reason: Some(SkipReason::SessionBusy), until: None, sentence });
-        }
-        if let Some(slot) = self.slot_wait(roster, agent, job, now) {
-            let (until, sentence) = (slot.until, slot.sentence);
-            return Some(AwaitedStart { reason: Some(SkipReason::AtCapacity), until, sentence });
-        }
-        let unwatched = || AwaitedStart { reason: None, until: None, sentence: NO_DAEMON.to_owned() };
-        (!self.is_watched(now)).then(unwatched)
     }
 
     /// Whether a daemon of the fleet runs, as far as the snapshot knows.
@@ -53,12 +73,8 @@ impl Snapshot {
         self.uptime.covers(just_now, self.moment(now))
     }
 
-    /// Says how many jobs come before one that waits for a place of its agent. None if a place is free.
-    fn place_of(&self, agent: &Agent, job: &LiveJob) -> Option<String> {
-        let running = running(agent, self);
-        if running < agent.max_concurrent {
-            return None;
-        }
+    /// Says how many jobs come before one that waits for a place of its agent.
+    fn sentence_about_place(&self, agent: &Agent, job: &LiveJob, running: u32) -> String {
         let of_agent = self.jobs.iter().filter(|job| job.agent == agent.name);
         let waiting = of_agent.filter(|job| matches!(job.state, LiveState::Pending { .. }));
         let before = match waiting.take_while(|waits| waits.id != job.id).count() {
@@ -67,7 +83,7 @@ impl Snapshot {
             more => format!("{more} jobs wait before it"),
         };
         let places = if running == 1 { "1 place".to_owned() } else { format!("{running} places") };
-        Some(format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name))
+        format!("{} has {places} (`max_concurrent`), and as many jobs run; {before}", agent.name)
     }
 
     /// Whether a running job of the agent has the session of this one.

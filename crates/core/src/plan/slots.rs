@@ -6,19 +6,19 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 
 use super::{LiveJob, LiveState, Snapshot};
-use crate::provider::{Parked, ProviderSlot, ProviderState};
+use crate::provider::{Parked, ProviderSlot, ProviderState, ProviderWait};
 use crate::roster::{Agent, Roster};
 
-/// Free slots of each provider of the fleet.
+/// Slots of each provider of the fleet.
 pub(super) struct ProviderSlots {
-    providers: HashMap<String, Free>,
+    providers: HashMap<String, UsedSlots>,
 }
 
-struct Free {
+struct UsedSlots {
     slot: ProviderSlot,
     state: ProviderState,
-    /// Number of free slots; none means no limit.
-    left: Option<u32>,
+    /// Number of jobs that run at the provider.
+    running: u32,
 }
 
 /// Reason why a job waits for a provider that is not used up.
@@ -29,14 +29,11 @@ pub struct SlotWait {
     pub sentence: String,
 }
 
-pub(super) enum SlotResult {
-    /// Taken by the agent itself, or by its fallback of this number.
-    Taken {
-        fallback: Option<usize>,
-    },
-    Opens(Timestamp),
-    /// No slot is free until a running job ends.
-    Full,
+/// A slot for a job: of the agent itself, or of its fallback of this number.
+pub(super) struct FoundSlot {
+    pub(super) fallback: Option<usize>,
+    /// None for an agent without a provider.
+    provider: Option<String>,
 }
 
 /// Returns the agents that may run the job, in their order: the agent and its fallbacks. A job with a session continues
@@ -71,23 +68,22 @@ impl Snapshot {
         // A candidate without a provider does not wait.
         let slot =
             slots.take_while(Option::is_some).flatten().find(|slot| state(slot).used_up(now).is_none())?;
-        let until = slot.opens(&state(&slot), now);
         let runs = |job: &&LiveJob| {
             matches!(job.state, LiveState::Running { .. }) && job.provider.as_ref() == Some(&slot.provider)
         };
-        let running = self.jobs.iter().filter(runs).count();
-        let places = slot.limits.max_concurrent.filter(|places| running >= *places as usize);
+        let running = u32::try_from(self.jobs.iter().filter(runs).count()).unwrap_or(u32::MAX);
         let name = &slot.provider;
-        let sentence = match (until, slot.limits.start_every, places) {
-            (Some(until), Some(every), _) => format!(
-                "the provider {name} starts one job every {every} (`start_every`), the next one at {until:.0}"
-            ),
-            (_, _, Some(places)) => {
-                format!(
-                    "as many jobs run at the provider {name} as it has places ({places}, `max_concurrent`)"
-                )
+        let (until, sentence) = match slot.wait(&state(&slot), running, now)? {
+            ProviderWait::Opens(until) => {
+                let every = slot.limits.start_every?;
+                let how = format!("the provider {name} starts one job every {every} (`start_every`)");
+                (Some(until), format!("{how}, the next one at {until:.0}"))
             }
-            _ => return None,
+            ProviderWait::Full => {
+                let places = slot.limits.max_concurrent?;
+                let how = format!("as many jobs run at the provider {name} as it has places");
+                (None, format!("{how} ({places}, `max_concurrent`)"))
+            }
         };
         Some(SlotWait { until, sentence })
     }
@@ -115,56 +111,53 @@ impl ProviderSlots {
             for (_, agent) in agent.with_fallbacks() {
                 let Some(slot) = roster.slot(&agent) else { continue };
                 let state = snapshot.providers.get(&slot.provider).cloned().unwrap_or_default();
-                let left = slot.limits.max_concurrent;
-                providers.entry(slot.provider.clone()).or_insert(Free { slot, state, left });
+                providers.entry(slot.provider.clone()).or_insert(UsedSlots { slot, state, running: 0 });
             }
         }
         let running = snapshot.jobs.iter().filter(|job| matches!(job.state, LiveState::Running { .. }));
         for provider in running.filter_map(|job| job.provider.as_ref()) {
-            if let Some(left) = providers.get_mut(provider).and_then(|free| free.left.as_mut()) {
-                *left = left.saturating_sub(1);
+            if let Some(used) = providers.get_mut(provider) {
+                used.running += 1;
             }
         }
         Self { providers }
     }
 
-    /// Takes a slot for the job, if there is one. While the first candidate is used up, the next one is tried.
-    pub(super) fn take(&mut self, agent: &Agent, job: &LiveJob, now: Timestamp) -> SlotResult {
-        let mut waits: Option<SlotResult> = None;
-        for (number, candidate) in candidates(agent, job) {
-            let why = match self.at(&candidate, now) {
-                Ok(()) => return SlotResult::Taken { fallback: number },
-                Err(why) => why,
+    /// Finds a slot for the job. While the first candidate is used up, the next one is tried.
+    pub(super) fn find(
+        &self,
+        agent: &Agent,
+        job: &LiveJob,
+        now: Timestamp,
+    ) -> Result<FoundSlot, ProviderWait> {
+        let mut waits: Option<ProviderWait> = None;
+        for (fallback, candidate) in candidates(agent, job) {
+            let used = candidate.provider().and_then(|provider| self.providers.get(provider));
+            let Some(why) = used.and_then(|used| used.slot.wait(&used.state, used.running, now)) else {
+                let provider = used.map(|used| used.slot.provider.clone());
+                return Ok(FoundSlot { fallback, provider });
             };
-            if waits.is_none() && !self.is_used_up(&candidate, now) {
-                return why;
+            let is_used_up = used.is_some_and(|used| used.state.used_up(now).is_some());
+            if waits.is_none() && !is_used_up {
+                return Err(why);
             }
             waits = Some(match (waits, why) {
-                (Some(SlotResult::Opens(one)), SlotResult::Opens(other)) => SlotResult::Opens(one.min(other)),
-                (Some(SlotResult::Opens(at)), _) | (_, SlotResult::Opens(at)) => SlotResult::Opens(at),
+                (Some(ProviderWait::Opens(one)), ProviderWait::Opens(other)) => {
+                    ProviderWait::Opens(one.min(other))
+                }
+                (Some(ProviderWait::Opens(at)), _) | (_, ProviderWait::Opens(at)) => ProviderWait::Opens(at),
                 (_, why) => why,
             });
         }
-        waits.unwrap_or(SlotResult::Full)
+        Err(waits.unwrap_or(ProviderWait::Full))
     }
 
-    fn is_used_up(&self, agent: &Agent, now: Timestamp) -> bool {
-        let free = agent.provider().and_then(|provider| self.providers.get(provider));
-        free.is_some_and(|free| free.state.used_up(now).is_some())
-    }
-
-    fn at(&mut self, agent: &Agent, now: Timestamp) -> Result<(), SlotResult> {
-        let free = agent.provider().and_then(|provider| self.providers.get_mut(provider));
-        let Some(free) = free else { return Ok(()) };
-        if let Some(opens) = free.slot.opens(&free.state, now) {
-            return Err(SlotResult::Opens(opens));
+    /// Takes a slot that was found for a job that starts now.
+    pub(super) fn take(&mut self, found: &FoundSlot, now: Timestamp) {
+        let provider = found.provider.as_ref();
+        if let Some(used) = provider.and_then(|provider| self.providers.get_mut(provider)) {
+            used.running += 1;
+            used.state.last_start = Some(now);
         }
-        match &mut free.left {
-            Some(0) => return Err(SlotResult::Full),
-            Some(left) => *left -= 1,
-            None => {}
-        }
-        free.state.last_start = Some(now);
-        Ok(())
     }
 }

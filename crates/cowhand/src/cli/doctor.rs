@@ -40,13 +40,13 @@ impl DoctorArgs {
         ];
         let has_config = findings[0].ok;
         let other = location.runs_other_file();
-        findings.extend(other.map(|other| Finding { warning: true, ..Finding::of("daemon", Ok(other)) }));
+        findings.extend(other.map(|other| Finding { warning: true, ..Finding::works("daemon", other) }));
         findings.extend(
-            env_notes.into_iter().map(|note| Finding { warning: true, ..Finding::of("variables", Ok(note)) }),
+            env_notes.into_iter().map(|note| Finding { warning: true, ..Finding::works("variables", note) }),
         );
         findings.extend(
             config::left_by_herdctl(&location.config)
-                .map(|note| Finding { warning: true, ..Finding::of("herdctl", Ok(note)) }),
+                .map(|note| Finding { warning: true, ..Finding::works("herdctl", note) }),
         );
         let base = location.config.parent().unwrap_or(Path::new(""));
         let setting =

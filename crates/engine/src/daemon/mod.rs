@@ -1,33 +1,16 @@
 //! The daemon loop: wait, plan, act.
 
-mod attempt;
-mod begin;
 mod containers;
-pub(crate) mod credential_proxy;
 mod ending;
-mod expired;
+mod firing;
 mod home;
 mod hooks;
-mod job_channel;
-mod orphans;
 mod outbox;
-mod outcome;
-mod prepare;
-mod preparing;
 mod prune;
 mod recover;
-mod sandbox;
-mod settle;
-mod spending;
-mod stop;
-mod supervise;
-mod take;
 pub mod tick;
 mod triggers;
-mod trust;
-mod unwritten;
 mod uptime;
-mod workspaces;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -48,6 +31,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
+pub use crate::attempt::orphans::refuse_without_store;
+use crate::attempt::{AttemptTask, workspaces};
 use crate::backup;
 use crate::config;
 use crate::context::{Engine, HEARTBEAT, Home, JOB_LEASE, StopRequest};
@@ -61,13 +46,11 @@ use crate::state::StateFolder;
 use crate::trace::Traces;
 use crate::trigger::Registry;
 use crate::view::Views;
-use attempt::AttemptTask;
 use cowhand_run::cgroup;
 use cowhand_store::{Claim, NodePresence, Starter, Store, StoreError};
 use cowhand_system::clock::Clock;
 use cowhand_system::fault;
 use cowhand_system::panic;
-pub use orphans::refuse_without_store;
 use tick::{AtOnce, Startable};
 use triggers::Triggers;
 
@@ -248,7 +231,7 @@ impl Daemon {
         for schedule in schedules {
             if let Some(more) = self.engine.prepare(schedule) {
                 let engine = Arc::clone(&self.engine);
-                self.background.spawn(preparing::prepare_in_order(engine, schedule, more));
+                self.background.spawn(firing::prepare_in_order(engine, schedule, more));
             }
         }
         for start in tick.start {
@@ -347,8 +330,7 @@ fn prewarm_cgroup() {
 fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fallback: Option<usize>) {
     fault::place("claimed");
     if let Some(stop_requests) = engine.begin(&job, epoch) {
-        let task =
-            AttemptTask { engine: Arc::clone(engine), job, epoch, stop_requests, fallback, stopped: None };
+        let task = AttemptTask::new(Arc::clone(engine), job, epoch, stop_requests, fallback);
         tasks.spawn(task.supervise(true));
     }
 }

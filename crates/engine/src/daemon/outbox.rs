@@ -12,7 +12,7 @@ use futures_util::future::try_join_all;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
 
-use super::prepare::CLAIM_VALID_FOR;
+use super::firing::CLAIM_VALID_FOR;
 use crate::context::Engine;
 use crate::context::StopRequest;
 use crate::queues::PERSON_CLAIM_VALID_FOR;

@@ -7,7 +7,8 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::Daemon;
-use super::{containers, workspaces};
+use super::containers;
+use crate::attempt::workspaces;
 use crate::context::Engine;
 use crate::prune::{self, PruneScope};
 

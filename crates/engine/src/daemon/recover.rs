@@ -11,9 +11,9 @@ use tracing::{info, warn};
 
 use cowhand_system::fault;
 
-use super::attempt::AttemptTask;
-use super::unwritten::{self, is_unwritten};
-use super::{Daemon, orphans};
+use super::Daemon;
+use crate::attempt::unwritten::{self, is_unwritten};
+use crate::attempt::{AttemptTask, orphans};
 use crate::context::JOB_LEASE;
 use crate::error::FleetError;
 use crate::prune::files::entries;
@@ -31,14 +31,7 @@ impl Daemon {
             let fallback = self.fallback_of(&job).await?;
             if let Some(stop_requests) = engine.begin(&job, held.epoch) {
                 info!(job = %job.id(), agent = %job.agent(), "taken up again");
-                let task = AttemptTask {
-                    engine: Arc::clone(engine),
-                    job,
-                    epoch: held.epoch,
-                    stop_requests,
-                    fallback,
-                    stopped: None,
-                };
+                let task = AttemptTask::new(Arc::clone(engine), job, held.epoch, stop_requests, fallback);
                 self.tasks.spawn(task.supervise(false));
             }
         }

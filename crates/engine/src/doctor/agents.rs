@@ -1,8 +1,10 @@
 //! Checks the program of each agent: its path, its version, and whether it can start here.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::roster::{Agent, Roster};
@@ -10,14 +12,55 @@ use cowhand_core::shape::{PermissionMode, Runtime};
 use tokio::process::Command;
 
 use super::Finding;
-use cowhand_run::acp::{self, Introduction};
+use cowhand_run::acp::{self, Introduction, IntroductionError};
 use cowhand_run::runtime::description::{Description, description};
 
 /// Time limit for the version of a program. Some take a second, and more on a busy machine.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The version text of a program, or why it is not known.
-type VersionResult = Result<String, String>;
+type VersionResult = Result<String, VersionError>;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum VersionError {
+    #[error("`--version` ended with {0}")]
+    Ended(ExitStatus),
+    #[error("`--version` could not be run: {0}")]
+    NotRun(Arc<io::Error>),
+    #[error("`--version` did not answer within {} seconds", VERSION_TIMEOUT.as_secs())]
+    Silent,
+}
+
+/// Why the program of an agent does not work, or may not work. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ProgramError {
+    #[error("its directory {} does not exist", .0.display())]
+    NoDirectory(PathBuf),
+    #[error("`runtime: {0}` has no command")]
+    NoCommand(&'static str),
+    #[error("{0} was not found on PATH; install it, or give its whole path in the config")]
+    NotOnPath(String),
+    #[error("{} is a folder, not a program", .0.display())]
+    IsFolder(PathBuf),
+    #[error("{} is not executable; `chmod +x` makes it so", .0.display())]
+    NotExecutable(PathBuf),
+    #[error("{} is not a program", .0.display())]
+    NotAProgram(PathBuf),
+    #[error("{} does not exist; install it, or correct its path in the config", .0.display())]
+    Missing(PathBuf),
+    #[error("{} cannot be used: {error}", path.display())]
+    Unusable { path: PathBuf, error: io::Error },
+    #[error("it could not be started: {0}")]
+    NotStarted(io::Error),
+    #[error(transparent)]
+    Introduction(#[from] IntroductionError),
+    #[error(transparent)]
+    Version(#[from] VersionError),
+    #[error("its version is unknown: it says {0:?}")]
+    StrangeVersion(String),
+    #[error("version {version} is too old to rely on; {oldest} is the oldest that is known to work")]
+    TooOld { version: String, oldest: String },
+}
 
 pub(super) async fn look(roster: &Roster) -> Vec<Finding> {
     // Many agents use the same program.
@@ -42,13 +85,13 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult
         return match introduction(&path, agent).await {
             Ok(Introduction { name, version }) => {
                 let version = version.map(|version| format!(" {version}")).unwrap_or_default();
-                Finding::of(what, Ok(format!("{name}{version} at {found}")))
+                Finding::works(what, format!("{name}{version} at {found}"))
             }
-            Err(doubt) => Finding { warning: true, ..Finding::of(what, Ok(format!("{found}; {doubt}"))) },
+            Err(doubt) => Finding { warning: true, ..Finding::works(what, format!("{found}; {doubt}")) },
         };
     }
     if about.program.is_none() {
-        return Finding::of(what, Ok(path.display().to_string()));
+        return Finding::works(what, path.display().to_string());
     }
     let version = match asked.get(&path) {
         Some(version) => version.clone(),
@@ -60,60 +103,56 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult
         return Finding::of(what, Err(format!("{found}; {obstacle}")));
     }
     match judge(about, version) {
-        Ok(version) => Finding::of(what, Ok(format!("{program} {version} at {}", path.display()))),
-        Err(doubt) => Finding { warning: true, ..Finding::of(what, Ok(format!("{found}; {doubt}"))) },
+        Ok(version) => Finding::works(what, format!("{program} {version} at {}", path.display())),
+        Err(doubt) => Finding { warning: true, ..Finding::works(what, format!("{found}; {doubt}")) },
     }
 }
 
 /// Returns the path of the agent's program.
-pub(super) fn path(agent: &Agent) -> Result<PathBuf, String> {
+pub(super) fn path(agent: &Agent) -> Result<PathBuf, ProgramError> {
     located(agent, &program(agent)?)
 }
 
-fn program(agent: &Agent) -> Result<String, String> {
+fn program(agent: &Agent) -> Result<String, ProgramError> {
     if !agent.directory.is_dir() {
-        return Err(format!("its directory {} does not exist", agent.directory.display()));
+        return Err(ProgramError::NoDirectory(agent.directory.clone()));
     }
     let own = || agent.settings.command.as_ref().and_then(|command| command.first().cloned());
     let known = description(agent.runtime()).program.map(str::to_owned);
     let runtime = agent.runtime().name();
-    known.or_else(own).ok_or_else(|| format!("`runtime: {runtime}` has no command"))
+    known.or_else(own).ok_or(ProgramError::NoCommand(runtime))
 }
 
-fn located(agent: &Agent, program: &str) -> Result<PathBuf, String> {
+fn located(agent: &Agent, program: &str) -> Result<PathBuf, ProgramError> {
     find(program, &agent.directory, agent.settings.env.get("PATH"))
         .ok_or_else(|| unusable(program, &agent.directory))
 }
 
 /// Explains why a program cannot be started.
-fn unusable(program: &str, directory: &Path) -> String {
+fn unusable(program: &str, directory: &Path) -> ProgramError {
     if !program.contains('/') {
-        return format!("{program} was not found on PATH; install it, or give its whole path in the config");
+        return ProgramError::NotOnPath(program.to_owned());
     }
     let path = directory.join(program);
-    let shown = path.display();
     match path.metadata() {
-        Ok(file) if file.is_dir() => format!("{shown} is a folder, not a program"),
-        Ok(file) if file.is_file() => format!("{shown} is not executable; `chmod +x` makes it so"),
-        Ok(_) => format!("{shown} is not a program"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            format!("{shown} does not exist; install it, or correct its path in the config")
-        }
-        Err(error) => format!("{shown} cannot be used: {error}"),
+        Ok(file) if file.is_dir() => ProgramError::IsFolder(path),
+        Ok(file) if file.is_file() => ProgramError::NotExecutable(path),
+        Ok(_) => ProgramError::NotAProgram(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => ProgramError::Missing(path),
+        Err(error) => ProgramError::Unusable { path, error },
     }
 }
 
 /// Returns the name and version of an agent of `runtime: acp`, requested over its protocol.
-async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, String> {
+async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, ProgramError> {
     let mut command = Command::new(path);
     command
         .args(agent.settings.command.iter().flatten().skip(1))
         .envs(&agent.settings.env)
         .current_dir(&agent.directory)
         .stderr(Stdio::null());
-    let started =
-        acp::AgentProcess::start(command).map_err(|error| format!("it could not be started: {error}"))?;
-    acp::introduce(started, VERSION_TIMEOUT).await
+    let started = acp::AgentProcess::start(command).map_err(ProgramError::NotStarted)?;
+    Ok(acp::introduce(started, VERSION_TIMEOUT).await?)
 }
 
 /// Returns the output of `--version`.
@@ -134,25 +173,23 @@ pub(super) async fn said_version<'a>(
             let said = String::from_utf8_lossy(&output.stdout);
             Ok(said.lines().next().unwrap_or_default().trim().chars().take(100).collect())
         }
-        Ok(Ok(output)) => Err(format!("`--version` ended with {}", output.status)),
-        Ok(Err(error)) => Err(format!("`--version` could not be run: {error}")),
-        Err(_) => Err(format!("`--version` did not answer within {} seconds", VERSION_TIMEOUT.as_secs())),
+        Ok(Ok(output)) => Err(VersionError::Ended(output.status)),
+        Ok(Err(error)) => Err(VersionError::NotRun(Arc::new(error))),
+        Err(_) => Err(VersionError::Silent),
     }
 }
 
 /// Returns the version number, or why it may not work.
-fn judge(about: &Description, version: VersionResult) -> Result<String, String> {
+fn judge(about: &Description, version: VersionResult) -> Result<String, ProgramError> {
     let said = version?;
     let Some(version) = figures(&said) else {
-        return Err(format!("its version is unknown: it says {said:?}"));
+        return Err(ProgramError::StrangeVersion(said));
     };
     let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match about.oldest {
-        Some(oldest) if version < oldest => Err(format!(
-            "version {} is too old to rely on; {} is the oldest that is known to work",
-            written(version),
-            written(oldest)
-        )),
+        Some(oldest) if version < oldest => {
+            Err(ProgramError::TooOld { version: written(version), oldest: written(oldest) })
+        }
         _ => Ok(written(version)),
     }
 }
@@ -225,6 +262,7 @@ mod tests {
         ] {
             assert_eq!(find(&program, here, None), None);
             let said = unusable(&program, here);
+            let said = said.to_string();
             assert!(said.contains(expected), "{said}");
         }
     }
@@ -232,13 +270,14 @@ mod tests {
     #[test]
     fn old_and_unknown_versions_are_doubts() {
         let about = description(Runtime::Claude);
-        let judged = |said: &str| judge(about, Ok(said.to_owned()));
+        let judged = |said: &str| judge(about, Ok(said.to_owned())).map_err(|error| error.to_string());
         assert_eq!(judged("2.1.325 (Claude Code)"), Ok("2.1.325".to_owned()));
         assert_eq!(
             judged("1.0.9").unwrap_err(),
             "version 1.0.9 is too old to rely on; 2.0.0 is the oldest that is known to work"
         );
         assert_eq!(judged("moo").unwrap_err(), "its version is unknown: it says \"moo\"");
-        assert_eq!(judge(about, Err("`--version` hung".to_owned())).unwrap_err(), "`--version` hung");
+        let silent = judge(about, Err(VersionError::Silent)).unwrap_err().to_string();
+        assert_eq!(silent, "`--version` did not answer within 20 seconds");
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn look(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Fin
         }
     }
     let advice = "an agent gets a variable that its `pass_env` or `env` names";
-    (!missing.is_empty()).then(|| Finding::of("environment", Ok(format!("{}; {advice}", missing.join(", ")))))
+    (!missing.is_empty()).then(|| Finding::works("environment", format!("{}; {advice}", missing.join(", "))))
 }
 
 fn gets(agent: &Agent, name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Checks that the `git` for workspaces exists and is new enough.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use cowhand_core::roster::Roster;
@@ -27,11 +28,11 @@ pub(super) async fn look(roster: &Roster) -> Option<Finding> {
     };
     let said = said_version(&path, Path::new("."), std::iter::empty()).await;
     let (detail, warning) = judge(said);
-    Some(Finding { warning, ..Finding::of("git", Ok(format!("{} at {}", detail, path.display()))) })
+    Some(Finding { warning, ..Finding::works("git", format!("{} at {}", detail, path.display())) })
 }
 
 /// Describes the version, and returns whether it may not work.
-fn judge(said: Result<String, String>) -> (String, bool) {
+fn judge(said: Result<String, impl Display>) -> (String, bool) {
     let written = |version: [u32; 3]| version.map(|part| part.to_string()).join(".");
     match said.map(|said| (figures(&said), said)) {
         Ok((Some(version), _)) if version >= OLDEST_GIT => (written(version), false),
@@ -57,7 +58,7 @@ mod tests {
             (Ok("moo"), ("unknown version (it says \"moo\")", true)),
             (Err("`--version` hung"), ("unknown version (`--version` hung)", true)),
         ] {
-            let (detail, warning) = judge(said.map(str::to_owned).map_err(str::to_owned));
+            let (detail, warning) = judge(said.map(str::to_owned));
             assert_eq!((detail.as_str(), warning), expected);
         }
     }

@@ -9,6 +9,7 @@ mod starts;
 mod trust;
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,10 +41,15 @@ pub struct Finding {
 }
 
 impl Finding {
-    pub fn of(what: impl Into<String>, found: Result<String, String>) -> Self {
+    pub fn of(what: impl Into<String>, found: Result<String, impl Display>) -> Self {
         let ok = found.is_ok();
-        let (Ok(detail) | Err(detail)) = found;
+        let detail = found.unwrap_or_else(|why| why.to_string());
         Self { what: what.into(), ok, warning: false, detail }
+    }
+
+    /// Returns the finding that something works.
+    pub fn works(what: impl Into<String>, detail: String) -> Self {
+        Self { what: what.into(), ok: true, warning: false, detail }
     }
 }
 
@@ -94,7 +100,7 @@ fn certificate(files: &TlsConfig) -> Finding {
     match Certificate::read(files) {
         Ok(certificate) => {
             let (validity, warning) = certificate.validity(Timestamp::now());
-            Finding { warning, ..Finding::of("certificate", Ok(validity)) }
+            Finding { warning, ..Finding::works("certificate", validity) }
         }
         Err(error) => Finding::of("certificate", Err(error.to_string())),
     }
@@ -142,7 +148,7 @@ fn untaken(sources: &WorkSources, roster: &Roster, queue: &queues::Queue) -> Opt
     let detail = "no schedule takes its items; add one, for example `poll: {type: interval, interval: 5m}`";
     let is_taken = !queues::takers(sources, roster, &queue.name).is_empty();
     let what = format!("work in {}", queue.name);
-    (!is_taken).then(|| Finding { warning: true, ..Finding::of(what, Ok(detail.to_owned())) })
+    (!is_taken).then(|| Finding { warning: true, ..Finding::works(what, detail.to_owned()) })
 }
 
 /// Checks that the configured work sources can be used.

@@ -1,6 +1,8 @@
 //! Checks which sandboxes this machine supports. A missing sandbox that an agent needs is a failure, because the agent
 //! is not started; other missing ones are only listed.
 
+use std::fmt::Display;
+
 use cowhand_core::roster::{Agent, Roster};
 use cowhand_core::sandbox::{Container, RequestedSandbox, SandboxKind};
 
@@ -25,10 +27,10 @@ pub(super) fn look(roster: &Roster) -> Vec<Finding> {
     ]
 }
 
-fn finding(what: &str, found: Result<String, String>, wanted_by: &[String]) -> Finding {
+fn finding(what: &str, found: Result<String, impl Display>, wanted_by: &[String]) -> Finding {
     let what = format!("sandbox, {what}");
     match found {
-        Err(why) if wanted_by.is_empty() => Finding::of(what, Ok(format!("not here: {why}"))),
+        Err(why) if wanted_by.is_empty() => Finding::works(what, format!("not here: {why}")),
         Err(why) => Finding::of(
             what,
             Err(format!("{why}; so these agents are not started: {}", wanted_by.join(", "))),

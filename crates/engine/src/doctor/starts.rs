@@ -1,6 +1,7 @@
 //! Checks that agents could start in their sandboxes, with the checks that a start makes before the agent runs.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use cowhand_core::id::{JobId, ScheduleName};
@@ -13,12 +14,25 @@ use jiff::{Timestamp, Zoned};
 use tempfile::TempDir;
 
 use super::{Finding, agents};
-use crate::daemon::credential_proxy;
+use crate::attempt::credentials::{self, CredentialsError};
 use crate::state::StateFolder;
-use cowhand_run::launch::Launch;
+use cowhand_run::launch::{Launch, LaunchError};
 use cowhand_run::runtime::SessionChoice;
 use cowhand_run::runtime::description::{Description, description};
-use cowhand_run::sandbox::{SandboxInput, ability, resolve_plan, try_out};
+use cowhand_run::sandbox::{SandboxError, SandboxInput, ability, resolve_plan, try_out};
+
+/// Why an agent cannot start. The message is for people.
+#[derive(Debug, thiserror::Error)]
+enum TrialError {
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("a workspace cannot be tried: {0}")]
+    NoWorkspace(io::Error),
+}
 
 /// The values that all starts share.
 struct Machine<'a> {
@@ -55,6 +69,7 @@ impl Machine<'_> {
             let confines = agent.trusts(schedule).into_iter().any(Trust::confines);
             for confined in [false].into_iter().chain(confines.then_some(true)) {
                 let Err(why) = self.start(agent, schedule, confined) else { continue };
+                let why = why.to_string();
                 if findings.iter().any(|known| known.detail == why) {
                     continue;
                 }
@@ -67,7 +82,7 @@ impl Machine<'_> {
     }
 
     /// Tries a start. The error is the one with which a job would fail.
-    fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), String> {
+    fn start(&self, agent: &Agent, schedule: Option<&Schedule>, confined: bool) -> Result<(), TrialError> {
         let name = schedule.map(|schedule| &schedule.name);
         let asked = agent.sandbox(name, confined);
         if asked.kind == SandboxKind::None || ability::refusal(asked.kind).is_some() {
@@ -107,7 +122,7 @@ impl Machine<'_> {
         };
         let Some(plan) = resolve_plan(&setting)? else { return Ok(()) };
         if plan.gateway {
-            credential_proxy::from(agent, &mut argv, &mut environment)?;
+            credentials::from(agent, &mut argv, &mut environment)?;
         }
         if plan.kind == SandboxKind::Bubblewrap {
             try_out(&plan, &work_dir, &self.program)?;
@@ -116,7 +131,7 @@ impl Machine<'_> {
     }
 
     /// Returns the working directory. A workspace is an empty folder here, and the program is taken from the agent's directory.
-    fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, String> {
+    fn work_dir(&self, agent: &Agent, isolated: bool, argv: &mut [String]) -> Result<PathBuf, TrialError> {
         if !isolated {
             return Ok(agent.directory.clone());
         }
@@ -125,8 +140,7 @@ impl Machine<'_> {
         }
         let work_dir = self.folder.path().join("desk");
         let made = std::fs::create_dir_all(&work_dir);
-        made.and_then(|()| work_dir.canonicalize())
-            .map_err(|error| format!("a workspace cannot be tried: {error}"))
+        made.and_then(|()| work_dir.canonicalize()).map_err(TrialError::NoWorkspace)
     }
 }
 

@@ -116,7 +116,9 @@ pub async fn remove_workspaces(
     jobs: Vec<JobId>,
     now: Timestamp,
 ) -> Result<(), FleetError> {
-    prune::workspaces::remove_all(store, state, jobs, now).await.map_err(FleetError::Prune)
+    prune::workspaces::remove_all(store, state, jobs, now)
+        .await
+        .map_err(|why| FleetError::Prune(why.to_string()))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

@@ -144,7 +144,7 @@ impl Fleet {
         if let Some(refusal) =
             description::refusal(runtime.unwrap_or_default(), &SessionChoice::Fork { of, as_id: None })
         {
-            return Err(FleetError::CannotFork(refusal));
+            return Err(FleetError::CannotFork(refusal.to_string()));
         }
         let origin = Origin::ForkOf(job.clone());
         self.make(&before, TriggerType::Fork, origin, changes).await

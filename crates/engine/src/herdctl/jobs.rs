@@ -9,6 +9,7 @@ use cowhand_core::job::{
 };
 use jiff::Timestamp;
 
+use super::error::HerdctlFileError;
 use super::{HerdctlFolder, field, yaml};
 use cowhand_run::redact::Redactor;
 use cowhand_store::{History, PastJob};
@@ -30,25 +31,25 @@ pub(super) fn read(folder: &HerdctlFolder, redactor: &Redactor, history: &mut Hi
     }
 }
 
-fn job(folder: &HerdctlFolder, redactor: &Redactor, file: &Path) -> Result<Job, String> {
-    let text = folder.text(file).map_err(|error| error.to_string())?.ok_or("it is gone")?;
+fn job(folder: &HerdctlFolder, redactor: &Redactor, file: &Path) -> Result<Job, HerdctlFileError> {
+    let text = folder.text(file)?.ok_or(HerdctlFileError::Gone)?;
     let node = yaml(&text)?;
     let id: JobId = needed(&node, "id")?;
     if file.file_stem().and_then(|stem| stem.to_str()) != Some(id.as_str()) {
-        return Err(format!("it describes another job, {id}"));
+        return Err(HerdctlFileError::OtherJob(id));
     }
     let mut record = record(id, &node)?;
     for text in [&mut record.prompt, &mut record.summary].into_iter().flatten() {
         *text = redactor.redact(text).into_owned();
     }
-    Job::try_from(record).map_err(|error| error.to_string())
+    Ok(Job::try_from(record)?)
 }
 
-fn needed<T: std::str::FromStr>(node: &Node, key: &str) -> Result<T, String> {
-    field(node, key)?.ok_or_else(|| format!("it has no `{key}`"))
+fn needed<T: std::str::FromStr>(node: &Node, key: &str) -> Result<T, HerdctlFileError> {
+    field(node, key)?.ok_or_else(|| HerdctlFileError::Missing(key.to_owned()))
 }
 
-fn record(id: JobId, node: &Node) -> Result<JobRecord, String> {
+fn record(id: JobId, node: &Node) -> Result<JobRecord, HerdctlFileError> {
     let started_at: Timestamp = needed(node, "started_at")?;
     let finished_at = field(node, "finished_at")?.unwrap_or(started_at).max(started_at);
     let End { status, exit_reason, error, termination } = end(node)?;
@@ -92,7 +93,7 @@ struct End {
     termination: Option<Termination>,
 }
 
-fn end(node: &Node) -> Result<End, String> {
+fn end(node: &Node) -> Result<End, HerdctlFileError> {
     let failed = |exit_reason, kind, message: &str| End {
         status: JobStatus::Failed,
         exit_reason,
@@ -121,14 +122,14 @@ fn end(node: &Node) -> Result<End, String> {
     })
 }
 
-fn usage(node: &Node) -> Result<JobUsage, String> {
+fn usage(node: &Node) -> Result<JobUsage, HerdctlFileError> {
     let mut usage = JobUsage {
         num_turns: field(node, "num_turns")?,
         total_cost_usd: field(node, "total_cost_usd")?,
         ..JobUsage::default()
     };
     for (model, used) in node.get("per_model").and_then(Node::entries).into_iter().flatten() {
-        let tokens = |key| Ok::<u64, String>(field(&used.node, key)?.unwrap_or_default());
+        let tokens = |key| Ok::<u64, HerdctlFileError>(field(&used.node, key)?.unwrap_or_default());
         let own = usage.per_model.entry(model.clone()).or_default();
         own.input_tokens = tokens("input_tokens")?;
         own.output_tokens = tokens("output_tokens")?;

@@ -9,6 +9,7 @@
 //! Without `state.yaml` disabled schedules would run, so one that cannot be read stops the start. A job or session file
 //! that cannot be read is left out, with a note.
 
+mod error;
 mod import;
 mod jobs;
 mod sessions;
@@ -28,6 +29,7 @@ use cowhand_store::{History, StoreError};
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::named_file;
 
+use error::HerdctlFileError;
 pub use import::Import;
 
 /// Largest size of a file of herdctl, apart from the output of jobs.
@@ -136,20 +138,21 @@ fn command_of(pid: u32) -> Option<String> {
 }
 
 /// Parses YAML of herdctl. The error states what is wrong and where.
-fn yaml(text: &str) -> Result<Node, String> {
+fn yaml(text: &str) -> Result<Node, HerdctlFileError> {
     let (mut sources, mut problems) = (Sources::default(), Problems::default());
     let file = sources.add(PathBuf::new(), String::new());
     let node = parse(file, text, &mut problems);
     let error = problems.finish().into_iter().find(|problem| problem.severity == Severity::Error);
     match (error, node) {
-        (Some(problem), _) => Err(format!("line {}: {}", problem.at.line, problem.message)),
+        (Some(problem), _) => Err(HerdctlFileError::Yaml { line: problem.at.line, message: problem.message }),
         (None, Some(node)) => Ok(node),
-        (None, None) => Err("it is no YAML".to_owned()),
+        (None, None) => Err(HerdctlFileError::NotYaml),
     }
 }
 
 /// Parses the value of a key; `None` if the key is missing or null.
-fn field<T: std::str::FromStr>(node: &Node, key: &str) -> Result<Option<T>, String> {
+fn field<T: std::str::FromStr>(node: &Node, key: &str) -> Result<Option<T>, HerdctlFileError> {
     let text = node.get(key).and_then(Node::text);
-    text.map(|text| text.parse().map_err(|_| format!("`{key}: {text}` cannot be read"))).transpose()
+    let unreadable = |text: &str| HerdctlFileError::Field { key: key.to_owned(), text: text.to_owned() };
+    text.map(|text| text.parse().map_err(|_| unreadable(text))).transpose()
 }

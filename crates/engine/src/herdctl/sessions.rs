@@ -10,6 +10,7 @@ use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
 use super::HerdctlFolder;
+use super::error::HerdctlFileError;
 use cowhand_store::{History, PastJob, PastSession};
 
 /// The file as herdctl writes it; other keys are not needed.
@@ -41,9 +42,9 @@ pub(super) fn read(folder: &HerdctlFolder, history: &mut History) {
     }
 }
 
-fn pointer(folder: &HerdctlFolder, file: &Path) -> Result<Pointer, String> {
-    let text = folder.text(file).map_err(|error| error.to_string())?.ok_or("it is gone")?;
-    serde_json::from_str(&text).map_err(|error| error.to_string())
+fn pointer(folder: &HerdctlFolder, file: &Path) -> Result<Pointer, HerdctlFileError> {
+    let text = folder.text(file)?.ok_or(HerdctlFileError::Gone)?;
+    Ok(serde_json::from_str(&text)?)
 }
 
 fn attach(history: &mut History, pointer: Pointer) {
@@ -56,13 +57,13 @@ fn attach(history: &mut History, pointer: Pointer) {
         Some(past) => past.session = session,
         None => match stand_alone(pointer) {
             Ok(job) => history.jobs.push(PastJob { job, session }),
-            Err(why) => history.notes.push(why),
+            Err(why) => history.notes.push(why.to_string()),
         },
     }
 }
 
 /// Makes a finished job with the session. Its id is derived from the session, so that it is the same in every try.
-fn stand_alone(pointer: Pointer) -> Result<Job, String> {
+fn stand_alone(pointer: Pointer) -> Result<Job, HerdctlFileError> {
     let Pointer { agent_name, session_id, created_at, last_used_at, .. } = pointer;
     let digest = digest(&SHA256, session_id.as_bytes());
     let number = digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -95,5 +96,5 @@ fn stand_alone(pointer: Pointer) -> Result<Job, String> {
         chat: None,
         confined: None,
     };
-    Job::try_from(record).map_err(|error| error.to_string())
+    Ok(Job::try_from(record)?)
 }

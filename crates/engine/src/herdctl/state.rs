@@ -2,20 +2,24 @@
 
 use cowhand_core::config::node::Node;
 
+use super::error::HerdctlFileError;
 use super::{HerdctlError, HerdctlFolder, field, yaml};
 use cowhand_store::PastSchedule;
 
 const STATE_FILE: &str = "state.yaml";
 
 pub(super) fn read(folder: &HerdctlFolder) -> Result<Vec<PastSchedule>, HerdctlError> {
-    let unreadable = |why| HerdctlError::Unreadable { file: folder.0.join(STATE_FILE), why };
-    match folder.text(STATE_FILE).map_err(|error| unreadable(error.to_string()))? {
+    let unreadable = |why: HerdctlFileError| HerdctlError::Unreadable {
+        file: folder.0.join(STATE_FILE),
+        why: why.to_string(),
+    };
+    match folder.text(STATE_FILE).map_err(|error| unreadable(error.into()))? {
         Some(text) => schedules(&text).map_err(unreadable),
         None => Ok(Vec::new()),
     }
 }
 
-fn schedules(text: &str) -> Result<Vec<PastSchedule>, String> {
+fn schedules(text: &str) -> Result<Vec<PastSchedule>, HerdctlFileError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
@@ -24,17 +28,21 @@ fn schedules(text: &str) -> Result<Vec<PastSchedule>, String> {
     for (agent, state) in node.get("agents").and_then(Node::entries).into_iter().flatten() {
         let own = state.node.get("schedules").and_then(Node::entries).into_iter().flatten();
         for (name, state) in own {
-            let whose = |why: String| format!("agents.{agent}.schedules.{name}: {why}");
+            let whose = |why| HerdctlFileError::InSchedule {
+                agent: agent.clone(),
+                name: name.clone(),
+                why: Box::new(why),
+            };
             schedules.push(schedule(agent, name, &state.node).map_err(whose)?);
         }
     }
     Ok(schedules)
 }
 
-fn schedule(agent: &str, name: &str, state: &Node) -> Result<PastSchedule, String> {
+fn schedule(agent: &str, name: &str, state: &Node) -> Result<PastSchedule, HerdctlFileError> {
     Ok(PastSchedule {
-        agent: agent.parse().map_err(|_| format!("{agent:?} is no name of an agent"))?,
-        name: name.parse().map_err(|_| format!("{name:?} is no name of a schedule"))?,
+        agent: agent.parse().map_err(|_| HerdctlFileError::NotAnAgent(agent.to_owned()))?,
+        name: name.parse().map_err(|_| HerdctlFileError::NotASchedule(name.to_owned()))?,
         disabled: state.get("status").and_then(Node::text) == Some("disabled"),
         last_run_at: field(state, "last_run_at")?,
         last_error: field(state, "last_error")?,
@@ -78,7 +86,7 @@ mod tests {
             ),
             ("agents:\n  - [", "line 2:"),
         ] {
-            let error = schedules(text).unwrap_err();
+            let error = schedules(text).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
     }

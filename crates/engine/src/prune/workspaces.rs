@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use jiff::Timestamp;
 
 use super::files;
 use crate::state::StateFolder;
-use cowhand_run::workspace::{self, Left};
+use cowhand_run::workspace::{self, Left, WorkspaceError};
 use cowhand_store::{KnownWorkspace, Store, StoreError, WorkspaceState};
 use cowhand_system::fault;
 
@@ -47,37 +48,55 @@ pub(crate) async fn sizes(
     Ok(tokio::task::spawn_blocking(measure).await?)
 }
 
-/// Removes the workspaces of these removed jobs, where no daemon runs that would do it. The error is a sentence.
+/// Why workspaces cannot be made or removed. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WorkspacesError {
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The thread that called git has panicked.
+    #[error(transparent)]
+    Thread(#[from] tokio::task::JoinError),
+    #[error("cannot use {}: {error}", folder.display())]
+    Folder { folder: PathBuf, error: io::Error },
+    #[error("{job} is removed, but its workspace is still there until the next start: {why}")]
+    StillThere { job: JobId, why: Box<Self> },
+}
+
+/// Removes the workspaces of these removed jobs, where no daemon runs that would do it.
 pub(crate) async fn remove_all(
     store: &Store,
     state: &StateFolder,
     jobs: Vec<JobId>,
     now: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), WorkspacesError> {
     if !state.workspaces().exists() {
         return Ok(());
     }
-    let node = state.node().map_err(|error| error.to_string())?;
+    let node = state.node()?;
     let mut all = Ok(());
-    for known in of(store, node, jobs).await.map_err(|error| error.to_string())? {
+    for known in of(store, node, jobs).await? {
         if known.job_status.is_none() {
-            let job = &known.workspace.job;
             let removed = remove(store, state, &known.workspace, now).await;
-            all = all.and(removed.map_err(|why| {
-                format!("{job} is removed, but its workspace is still there until the next start: {why}")
+            all = all.and(removed.map_err(|why| WorkspacesError::StillThere {
+                job: known.workspace.job.clone(),
+                why: Box::new(why),
             }));
         }
     }
     all
 }
 
-/// Removes the directory of a workspace, and its branch if that has no commits of its own. The error is a sentence.
+/// Removes the directory of a workspace, and its branch if that has no commits of its own.
 pub(crate) async fn remove(
     store: &Store,
     state: &StateFolder,
     workspace: &Workspace,
     now: Timestamp,
-) -> Result<(), String> {
+) -> Result<(), WorkspacesError> {
     let (folder, known) = (folder(state)?, workspace.clone());
     let left = run_git(move || workspace::remove(&known, &folder)).await;
     fault::place("workspace-removed");
@@ -85,20 +104,23 @@ pub(crate) async fn remove(
         Left::Nothing => store.forget_workspace(workspace).await,
         Left::Branch => store.keep_workspace(workspace, WorkspaceState::Branch, now).await,
     };
-    written.map_err(|error| error.to_string())
+    Ok(written?)
 }
 
 /// Returns the folder of all workspaces, without links in its path, because git prints such paths.
-pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, String> {
+pub(crate) fn folder(state: &StateFolder) -> Result<PathBuf, WorkspacesError> {
     let folder = state.workspaces();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.and_then(|()| folder.canonicalize())
-        .map_err(|error| format!("cannot use {}: {error}", folder.display()))
+    made.and_then(|()| folder.canonicalize()).map_err(|error| WorkspacesError::Folder { folder, error })
 }
 
 /// Runs a function that calls git on a blocking thread. A panic there is an error, because a workspace must not end the caller.
-pub(crate) async fn run_git<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?
+pub(crate) async fn run_git<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, WorkspacesError>
+where
+    T: Send + 'static,
+    E: Into<WorkspacesError> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await?.map_err(Into::into)
 }

@@ -5,6 +5,8 @@ use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::error::TraceError;
+
 pub(super) struct Collector {
     pub(super) url: Url,
     /// HTTP headers, some of which are secret.
@@ -18,7 +20,7 @@ impl Collector {
     pub(super) fn wanted(
         config: Option<&TracesConfig>,
         variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Option<Self>, String> {
+    ) -> Result<Option<Self>, TraceError> {
         if let Some(traces) = config {
             let Some(endpoint) = &traces.endpoint else { return Ok(None) };
             let url = address("`traces.endpoint`", &below(endpoint))?;
@@ -55,10 +57,10 @@ fn below(endpoint: &str) -> String {
 }
 
 /// Parses an address. An error names the location and not the value, which may contain a key.
-fn address(place: &str, text: &str) -> Result<Url, String> {
+fn address(place: &str, text: &str) -> Result<Url, TraceError> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
     let url = url.filter(|url| url.host().is_some());
-    url.ok_or_else(|| format!("{place} is no web address; expected for example http://127.0.0.1:4318"))
+    url.ok_or_else(|| TraceError::NotAnAddress { place: place.to_owned() })
 }
 
 /// Parses `name=value,other=value`, with percent-encoded values.
@@ -70,12 +72,12 @@ fn pairs(written: &str) -> impl Iterator<Item = (String, String)> {
     })
 }
 
-fn collect(place: &str, pairs: impl Iterator<Item = (String, String)>) -> Result<HeaderMap, String> {
+fn collect(place: &str, pairs: impl Iterator<Item = (String, String)>) -> Result<HeaderMap, TraceError> {
     let mut headers = HeaderMap::new();
     for (name, value) in pairs {
         let parsed = HeaderName::try_from(&name).ok().zip(HeaderValue::try_from(&value).ok());
         let Some((name, mut value)) = parsed else {
-            return Err(format!("{place} holds a name or a value that no HTTP header can have"));
+            return Err(TraceError::NotAHeader { place: place.to_owned() });
         };
         value.set_sensitive(true);
         headers.insert(name, value);
@@ -92,7 +94,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
-        let collector = Collector::wanted(config.as_ref(), variable)?;
+        let collector = Collector::wanted(config.as_ref(), variable).map_err(|error| error.to_string())?;
         Ok(collector.map(|collector| {
             let headers = collector.headers.iter();
             let headers = headers.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
@@ -143,7 +145,8 @@ mod tests {
             assert!(trouble.contains("OTEL_") && !trouble.contains("canary"), "{trouble}");
         }
         let variable = |_: &str| Some("http://canary:canary@a:1/b?key=canary".to_owned());
-        let place = Collector::wanted(None, variable).err().unwrap_or_default();
+        let place =
+            Collector::wanted(None, variable).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(!place.contains("canary"), "{place}");
         let url = Url::parse("http://canary:canary@a:1/b?key=canary").unwrap();
         assert_eq!(Collector { url, headers: HeaderMap::new() }.place(), "http://a:1/b");

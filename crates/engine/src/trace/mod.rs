@@ -5,6 +5,7 @@
 //! are derived from the job's id, so that a trace that is sent twice is the same one.
 
 mod collector;
+mod error;
 mod otlp;
 mod span;
 mod tool;

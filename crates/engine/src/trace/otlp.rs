@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tracing::{debug, warn};
 
 use super::collector::Collector;
+use super::error::TraceError;
 use super::span::{Attribute, Span, SpanStatus};
 use cowhand_system::digest::hex;
 
@@ -41,7 +42,7 @@ enum Trouble {
 }
 
 impl Exporter {
-    pub(super) fn new(collector: Collector, node: &str) -> Result<Self, String> {
+    pub(super) fn new(collector: Collector, node: &str) -> Result<Self, TraceError> {
         // Without a provider, building a client panics. Another part of this process may have installed one already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = Client::builder()
@@ -50,7 +51,7 @@ impl Exporter {
             // The headers are only for the configured collector.
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|error| format!("no HTTP client can be made: {error}"))?;
+            .map_err(TraceError::NoClient)?;
         Ok(Self { http, collector, node: node.to_owned(), well: true })
     }
 
@@ -59,7 +60,7 @@ impl Exporter {
     }
 
     /// Sends spans, with a few tries if necessary. After a failure, only one try is made.
-    pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), String> {
+    pub(super) async fn send(&mut self, spans: &[Span]) -> Result<(), TraceError> {
         let body = document(spans, &self.node).to_string();
         let tries = if self.well { EXPORT_TRIES } else { 1 };
         let mut pause = FIRST_EXPORT_PAUSE;
@@ -84,7 +85,7 @@ impl Exporter {
                 // The collector is available and refuses these spans.
                 Err(Trouble::Lasting(message)) => message,
             };
-            return Err(message);
+            return Err(TraceError::NotSent(message));
         }
         Ok(())
     }

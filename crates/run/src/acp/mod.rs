@@ -90,10 +90,20 @@ fn short(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(300).collect()
 }
 
+/// Why the name and version of an agent are not known. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub enum IntroductionError {
+    #[error(transparent)]
+    Signals(#[from] std::io::Error),
+    /// The agent did not answer as the protocol asks.
+    #[error("{0}")]
+    Answer(String),
+}
+
 /// Starts an agent only to read its name and version.
-pub async fn introduce(agent: AgentProcess, patience: Duration) -> Result<Introduction, String> {
-    let mut talk = Talk::without_output(agent, patience).map_err(|error| error.to_string())?;
-    let answer = talk.initialize().await.map_err(|cause| cause.to_string());
+pub async fn introduce(agent: AgentProcess, patience: Duration) -> Result<Introduction, IntroductionError> {
+    let mut talk = Talk::without_output(agent, patience)?;
+    let answer = talk.initialize().await.map_err(|cause| IntroductionError::Answer(cause.to_string()));
     talk.goodbye().await;
     answer.map(|answer| Introduction::of(&answer))
 }

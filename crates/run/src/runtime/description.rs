@@ -140,22 +140,31 @@ pub const fn description(runtime: Runtime) -> &'static Description {
     }
 }
 
+/// Why a runtime cannot continue, copy or open a session. The message is for people.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SessionRefusal {
+    #[error("{id:?} is no session of `runtime: {runtime}`")]
+    NotASession { id: String, runtime: &'static str },
+    #[error("`runtime: {0}` cannot go on with an earlier session")]
+    CannotResume(&'static str),
+    #[error("`runtime: {0}` cannot fork a session; `retry` runs the job again in a fresh one")]
+    CannotFork(&'static str),
+    #[error("the program of `runtime: {0}` cannot be opened with a session")]
+    CannotOpen(&'static str),
+}
+
 /// Returns why the session is not possible, if so.
-pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<String> {
+pub fn refusal(runtime: Runtime, session: &SessionChoice) -> Option<SessionRefusal> {
     let can = description(runtime).capabilities;
     let name = runtime.name();
     match session {
         SessionChoice::Resume(id) | SessionChoice::FreshAs(id) | SessionChoice::Fork { of: id, .. }
             if !is_plain(id) =>
         {
-            Some(format!("{id:?} is no session of `runtime: {name}`"))
+            Some(SessionRefusal::NotASession { id: id.clone(), runtime: name })
         }
-        SessionChoice::Resume(_) if !can.resume => {
-            Some(format!("`runtime: {name}` cannot go on with an earlier session"))
-        }
-        SessionChoice::Fork { .. } if !can.fork => Some(format!(
-            "`runtime: {name}` cannot fork a session; `retry` runs the job again in a fresh one"
-        )),
+        SessionChoice::Resume(_) if !can.resume => Some(SessionRefusal::CannotResume(name)),
+        SessionChoice::Fork { .. } if !can.fork => Some(SessionRefusal::CannotFork(name)),
         _ => None,
     }
 }
@@ -166,13 +175,13 @@ pub fn says_missing(runtime: Runtime, session: &str, stderr: &str) -> bool {
 }
 
 /// Returns the command with which a person resumes a session in a terminal, or why there is none.
-pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, String> {
+pub fn interactive(runtime: Runtime, session: &str) -> Result<Vec<String>, SessionRefusal> {
     if let Some(refusal) = refusal(runtime, &SessionChoice::Resume(session.to_owned())) {
         return Err(refusal);
     }
     let description = description(runtime);
     let Some(program) = description.program.filter(|_| !description.interactive.is_empty()) else {
-        return Err(format!("the program of `runtime: {}` cannot be opened with a session", runtime.name()));
+        return Err(SessionRefusal::CannotOpen(runtime.name()));
     };
     let words = [program].into_iter().chain(description.interactive.iter().copied()).chain([session]);
     Ok(words.map(str::to_owned).collect())
@@ -246,6 +255,7 @@ mod tests {
             (Runtime::Command, Err("`runtime: command` cannot go on with an earlier session")),
         ] {
             let words = interactive(runtime, "s-1").map(|words| words.join(" "));
+            let words = words.map_err(|refusal| refusal.to_string());
             assert_eq!(words, expected.map(str::to_owned).map_err(str::to_owned), "{runtime:?}");
         }
         assert!(interactive(Runtime::Claude, "--help").is_err());
@@ -286,7 +296,11 @@ mod tests {
             (Runtime::Gemini, resume("7b6e5a00-0000-4000-8000-000000000001"), None),
             (Runtime::Gemini, SessionChoice::Fresh, None),
         ] {
-            assert_eq!(refusal(runtime, &session).as_deref(), expected, "{runtime:?} {session:?}");
+            assert_eq!(
+                refusal(runtime, &session).map(|refusal| refusal.to_string()).as_deref(),
+                expected,
+                "{runtime:?} {session:?}"
+            );
         }
     }
 }

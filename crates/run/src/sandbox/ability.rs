@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 
 use cowhand_core::sandbox::SandboxKind;
 
+use super::SandboxError;
 use super::landlock;
 
 /// Returns why this kind is not available here, if so.
-pub fn refusal(kind: SandboxKind) -> Option<String> {
+pub fn refusal(kind: SandboxKind) -> Option<SandboxError> {
     match kind {
         // The engine and its image can change at any time, so they are checked before each job.
         SandboxKind::None | SandboxKind::Docker => None,
@@ -18,7 +19,7 @@ pub fn refusal(kind: SandboxKind) -> Option<String> {
 }
 
 /// Describes the support of Landlock.
-pub fn landlock() -> Result<String, String> {
+pub fn landlock() -> Result<String, SandboxError> {
     let version = landlock::version();
     match landlock::refusal() {
         None => Ok(version.unwrap_or_else(|| "it works".to_owned())),
@@ -27,7 +28,7 @@ pub fn landlock() -> Result<String, String> {
 }
 
 /// Returns the version of bubblewrap, after it has created the needed namespaces.
-pub fn bubblewrap() -> Result<String, String> {
+pub fn bubblewrap() -> Result<String, SandboxError> {
     // The support does not disappear while the machine runs, and the check takes some milliseconds.
     static BWRAP_VERSION: OnceLock<String> = OnceLock::new();
     if let Some(said) = BWRAP_VERSION.get() {
@@ -36,9 +37,9 @@ pub fn bubblewrap() -> Result<String, String> {
     let run = |arguments: &[&str]| {
         Command::new("bwrap").args(arguments).stdin(Stdio::null()).output().map_err(|error| {
             if error.kind() == std::io::ErrorKind::NotFound {
-                "the program bwrap was not found on PATH; install bubblewrap".to_owned()
+                SandboxError::NoBubblewrap
             } else {
-                format!("bwrap cannot be run: {error}")
+                SandboxError::BubblewrapNotRun(error)
             }
         })
     };
@@ -69,7 +70,7 @@ pub fn bubblewrap() -> Result<String, String> {
         } else {
             ""
         };
-        return Err(format!("bwrap cannot make namespaces here: {said}{hint}"));
+        return Err(SandboxError::NoNamespaces { said: said.to_owned(), hint });
     }
     let said = run(&["--version"])?;
     let said = String::from_utf8_lossy(&said.stdout).trim().to_owned();

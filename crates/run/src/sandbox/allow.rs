@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use cowhand_core::sandbox::{Credentials, Reaches, RequestedSandbox, SandboxKind};
 
+use super::SandboxError;
 use super::docker;
 use super::git::Worktree;
 use super::{ability, kept};
@@ -96,22 +97,22 @@ pub struct SandboxInput<'a> {
 }
 
 /// Returns the sandbox plan, or none without a sandbox. The error says why the agent is not started.
-pub fn resolve_plan(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, String> {
+pub fn resolve_plan(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, SandboxError> {
     let asked = setting.asked;
     if asked.kind == SandboxKind::None && asked.caps.is_none() {
         return Ok(None);
     }
-    let refused = |why: String| format!("`sandbox: {}` cannot be enforced: {why}", asked.kind);
+    let refused = SandboxError::of(asked.kind);
     if let Some(why) = ability::refusal(asked.kind) {
         return Err(refused(why));
     }
     // A config is checked when it is read; a roster built by a program is not.
     if let Some(why) = asked.contradiction() {
-        return Err(refused(why.to_owned()));
+        return Err(refused(SandboxError::Contradiction(why)));
     }
     let caps = asked.caps;
     if asked.kind == SandboxKind::Docker {
-        return contained(setting).map(Some).map_err(refused);
+        return contained(setting).map(Some).map_err(&refused);
     }
     let name = setting.argv.first().map(String::as_str).unwrap_or_default();
     let program = found(setting, name)?;
@@ -124,9 +125,9 @@ pub fn resolve_plan(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, S
         }));
     }
     let hidden = hidden(setting);
-    let write = written(setting, &hidden).map_err(refused)?;
-    let frozen = frozen(setting, &write).map_err(refused)?;
-    let mut read = readable(setting, &program, &hidden).map_err(refused)?;
+    let write = written(setting, &hidden).map_err(&refused)?;
+    let frozen = frozen(setting, &write).map_err(&refused)?;
+    let mut read = readable(setting, &program, &hidden).map_err(&refused)?;
     if let Some(agent) = setting.agent {
         read.push(package(&found(setting, agent)?));
     }
@@ -141,23 +142,21 @@ pub fn resolve_plan(setting: &SandboxInput<'_>) -> Result<Option<SandboxPlan>, S
         network: asked.network.clone(),
         gateway: asked.credentials == Credentials::Outside,
         caps,
-        stead: stead(setting).map_err(refused)?,
+        stead: stead(setting).map_err(&refused)?,
         container: None,
         talk: None,
     };
     if asked.kind == SandboxKind::Landlock {
-        all_or_nothing(&sandbox).map_err(refused)?;
+        all_or_nothing(&sandbox).map_err(&refused)?;
     }
     Ok(Some(sandbox))
 }
 
 /// Returns the plan of a container: the system and all programs are those of the image.
-fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, String> {
+fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, SandboxError> {
     let asked = setting.asked;
     if setting.agent.is_some() {
-        return Err(
-            "`runtime: acp` speaks through a client of cowhand's own, which is in no image".to_owned()
-        );
+        return Err(SandboxError::AcpInContainer);
     }
     let hidden = hidden(setting);
     let mut write = written(setting, &hidden)?;
@@ -173,7 +172,7 @@ fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, String> {
         let from = declared(setting, &volume.from, &hidden)?;
         match hidden.iter().find(|hidden| hidden.starts_with(&from)) {
             Some(hidden) => {
-                Err(format!("{} holds {}, which no agent is given", volume.from, hidden.display()))
+                Err(SandboxError::HoldsHidden { volume: volume.from.clone(), hidden: hidden.clone() })
             }
             None => Ok(Bound { from, to: PathBuf::from(&volume.to), written: volume.written }),
         }
@@ -184,7 +183,7 @@ fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, String> {
         user: asked.container.user.clone(),
         tmpfs: asked.container.tmpfs.clone(),
         labels: asked.container.labels.clone(),
-        volumes: volumes.collect::<Result<_, String>>()?,
+        volumes: volumes.collect::<Result<_, SandboxError>>()?,
         cpu_shares: asked.container.cpu_shares,
         host_network: asked.container.host_network,
         left_outside: Vec::new(),
@@ -208,7 +207,7 @@ fn contained(setting: &SandboxInput<'_>) -> Result<SandboxPlan, String> {
 
 /// Returns the config files, and the names of missing files that would be read. Landlock cannot protect a name, so an
 /// agent is not started where that would be needed.
-fn frozen(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn frozen(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     no_links(setting, write)?;
     for file in setting.files {
         if setting.asked.kind != SandboxKind::Landlock {
@@ -223,7 +222,7 @@ fn frozen(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<Vec<PathBuf>,
 }
 
 /// Refuses links in writable folders: cowhand or the next agent would follow them.
-fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), String> {
+fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), SandboxError> {
     let RequestedSandbox { write: own, read, container, .. } = setting.asked;
     let volumes = container.volumes.iter().map(|volume| &volume.from);
     for path in own.iter().chain(read).chain(volumes) {
@@ -234,16 +233,12 @@ fn no_links(setting: &SandboxInput<'_>, write: &[PathBuf]) -> Result<(), String>
 }
 
 /// Refuses a plan that hides a part of a granted folder, which Landlock cannot do.
-fn all_or_nothing(sandbox: &SandboxPlan) -> Result<(), String> {
+fn all_or_nothing(sandbox: &SandboxPlan) -> Result<(), SandboxError> {
     let kept = sandbox.hidden.iter().chain(&sandbox.frozen);
     let held = kept.flat_map(|kept| sandbox.write.iter().map(move |write| (write, kept)));
     match held.into_iter().find(|(write, kept)| kept.starts_with(write)) {
         None => Ok(()),
-        Some((write, kept)) => Err(format!(
-            "{} lies in {}, where the agent may write, and Landlock cannot keep it from the agent; give the agent another `working_directory`, `isolation: worktree`, or `sandbox: bubblewrap`",
-            kept.display(),
-            write.display()
-        )),
+        Some((write, kept)) => Err(SandboxError::KeptInWritable { kept: kept.clone(), write: write.clone() }),
     }
 }
 
@@ -273,13 +268,14 @@ fn each_once(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     found
 }
 
-fn written(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn written(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let real = |path: &Path| {
-        path.canonicalize().map_err(|error| format!("{} cannot be used: {error}", path.display()))
+        let named = |error| SandboxError::NotUsable { path: path.display().to_string(), error };
+        path.canonicalize().map_err(named)
     };
     let directory = real(setting.directory)?;
     if setting.isolated && directory != setting.directory {
-        return Err(format!("{} was led elsewhere by its agent", setting.directory.display()));
+        return Err(SandboxError::LedElsewhere(setting.directory.to_owned()));
     }
     let worktree = Worktree::of(&directory);
     let top = worktree.as_ref().filter(|_| setting.isolated).map(|worktree| worktree.top.clone());
@@ -294,10 +290,7 @@ fn written(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf
     let home = home(setting);
     for write in &write {
         if home.as_ref().is_some_and(|home| home.starts_with(write)) {
-            return Err(format!(
-                "the agent may write in {}, which is or holds the home of this user; nothing of it would be left to protect",
-                write.display()
-            ));
+            return Err(SandboxError::HoldsHome(write.clone()));
         }
     }
     let homes = setting.runtime.homes.iter().filter(|_| setting.stead.is_none());
@@ -317,10 +310,10 @@ fn written(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf
 }
 
 /// Returns the replacement of each folder of the program.
-fn stead(setting: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> {
+fn stead(setting: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>, SandboxError> {
     let Some(stead) = setting.stead else { return Ok(Vec::new()) };
     if setting.asked.kind == SandboxKind::Landlock && !setting.runtime.homes.is_empty() {
-        return Err("Landlock cannot give the program another home than the one that trusted jobs use, too; bubblewrap can".to_owned());
+        return Err(SandboxError::NoOtherHome);
     }
     let folders = setting.runtime.homes.iter().filter(|place| place.is_folder);
     let both = folders.filter_map(|place| Some((place, place.path(setting.environment)?)));
@@ -336,10 +329,10 @@ fn stead(setting: &SandboxInput<'_>) -> Result<Vec<(PathBuf, PathBuf)>, String> 
 }
 
 /// Writes a file unless it exists; a dangling link that a stranger made counts as existing.
-fn first(file: &Path, text: &str) -> Result<(), String> {
+fn first(file: &Path, text: &str) -> Result<(), SandboxError> {
     match std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes())) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            Err(format!("{} cannot be made: {error}", file.display()))
+            Err(SandboxError::NotMade { path: file.to_owned(), error })
         }
         _ => Ok(()),
     }
@@ -350,29 +343,34 @@ pub fn temporary(private: &Path) -> PathBuf {
     private.join("tmp")
 }
 
-fn make(folder: &Path) -> Result<(), String> {
+fn make(folder: &Path) -> Result<(), SandboxError> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| format!("{} cannot be made: {error}", folder.display()))
+    made.map_err(|error| SandboxError::NotMade { path: folder.to_owned(), error })
 }
 
 /// Resolves a path of the config.
-fn placed(setting: &SandboxInput<'_>, path: &str) -> Result<PathBuf, String> {
+fn placed(setting: &SandboxInput<'_>, path: &str) -> Result<PathBuf, SandboxError> {
     match path.strip_prefix("~/").or_else(|| (path == "~").then_some("")) {
-        Some(below) => Ok(home(setting).ok_or("HOME is not set")?.join(below)),
+        Some(below) => Ok(home(setting).ok_or(SandboxError::NoHome)?.join(below)),
         None => Ok(setting.base.join(path)),
     }
 }
 
-fn declared(setting: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, String> {
+fn declared(setting: &SandboxInput<'_>, path: &str, hidden: &[PathBuf]) -> Result<PathBuf, SandboxError> {
     let placed = placed(setting, path)?;
-    let real = placed.canonicalize().map_err(|error| format!("{path} cannot be used: {error}"))?;
+    let real =
+        placed.canonicalize().map_err(|error| SandboxError::NotUsable { path: path.to_owned(), error })?;
     match hidden.iter().find(|hidden| real.starts_with(hidden)) {
-        Some(hidden) => Err(format!("{path} lies in {}, which no agent is given", hidden.display())),
+        Some(hidden) => Err(SandboxError::LiesInHidden { path: path.to_owned(), hidden: hidden.clone() }),
         None => Ok(real),
     }
 }
 
-fn readable(setting: &SandboxInput<'_>, program: &Path, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn readable(
+    setting: &SandboxInput<'_>,
+    program: &Path,
+    hidden: &[PathBuf],
+) -> Result<Vec<PathBuf>, SandboxError> {
     let resolvers: &[&str] = if setting.asked.network == Reaches::Nobody { &[] } else { &RESOLVER_PATHS };
     let mut read: Vec<PathBuf> = SYSTEM_PATHS.iter().chain(resolvers).map(PathBuf::from).collect();
     let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
@@ -396,7 +394,7 @@ fn readable(setting: &SandboxInput<'_>, program: &Path, hidden: &[PathBuf]) -> R
 }
 
 /// Returns the files of the job, as opposed to those of the system.
-fn own_files(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
+fn own_files(setting: &SandboxInput<'_>, hidden: &[PathBuf]) -> Result<Vec<PathBuf>, SandboxError> {
     let mut read = Vec::new();
     if setting.has_private {
         make(setting.private)?;
@@ -418,7 +416,7 @@ fn package(program: &Path) -> PathBuf {
 }
 
 /// Finds a program on PATH.
-fn found(setting: &SandboxInput<'_>, name: &str) -> Result<PathBuf, String> {
+fn found(setting: &SandboxInput<'_>, name: &str) -> Result<PathBuf, SandboxError> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
@@ -428,5 +426,5 @@ fn found(setting: &SandboxInput<'_>, name: &str) -> Result<PathBuf, String> {
         let path = setting.environment.get("PATH").map(String::as_str).unwrap_or_default();
         std::env::split_paths(path).map(|folder| setting.directory.join(folder).join(name)).find(runs)
     };
-    found.ok_or_else(|| format!("cannot start {name:?}: it was not found; is it installed and on the PATH?"))
+    found.ok_or_else(|| SandboxError::ProgramNotFound(name.to_owned()))
 }

@@ -2,6 +2,7 @@
 //!
 //! It is a separate process, so that no code has to run between fork and exec, where little is safe.
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -36,11 +37,25 @@ pub fn confine(folder: &Path) -> ExitCode {
     ExitCode::from(EXIT_CANNOT_START)
 }
 
-fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), String> {
-    let mut start =
-        Attempt::at(folder).and_then(|attempt| attempt.start()).map_err(|error| error.to_string())?;
-    let sandbox = start.sandbox.take().ok_or("its start.json names no sandbox")?;
-    give_up_capabilities().map_err(|error| format!("capabilities: {error}"))?;
+/// Why a process could not restrict itself.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConfineError {
+    #[error(transparent)]
+    Start(#[from] io::Error),
+    #[error("its start.json names no sandbox")]
+    NoSandbox,
+    #[error("capabilities: {0}")]
+    Capabilities(rustix::io::Errno),
+    #[error("Landlock: {0}")]
+    Landlock(#[from] ::landlock::RulesetError),
+    #[error("seccomp: {0}")]
+    Seccomp(#[from] seccompiler::Error),
+}
+
+fn prepared(folder: &Path) -> Result<(StartSpec, SandboxPlan), ConfineError> {
+    let mut start = Attempt::at(folder).and_then(|attempt| attempt.start())?;
+    let sandbox = start.sandbox.take().ok_or(ConfineError::NoSandbox)?;
+    give_up_capabilities().map_err(ConfineError::Capabilities)?;
     landlock::restrict(&sandbox)?;
     seccomp::restrict(Confinement::Landlock(&sandbox.network))?;
     Ok((start, sandbox))

@@ -9,21 +9,19 @@ use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::SandboxError;
 use crate::start::SandboxPlan;
 
 /// Maximum number of links that the kernel follows.
 const MAX_LINKS: usize = 40;
 
 /// Refuses a link in a writable folder, because the agent could redirect it.
-pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), String> {
+pub(super) fn no_link(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     let mut links = Vec::new();
     find_links(file, &mut links);
     match links.iter().find(|link| is_within(link, write)) {
         None => Ok(()),
-        Some(link) => Err(format!(
-            "{} is a link, and the agent may write where it lies and could lead it elsewhere; name what it leads to, put that in its place, or give the agent another `working_directory`",
-            link.display()
-        )),
+        Some(link) => Err(SandboxError::Link(link.clone())),
     }
 }
 
@@ -50,7 +48,7 @@ pub(super) fn real(file: &Path) -> Option<PathBuf> {
 
 /// Creates something empty if the agent could create the file. For variables it is a file; for a config it is a folder,
 /// since an empty file is a valid config.
-pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), String> {
+pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), SandboxError> {
     if !real(file).is_some_and(|place| is_within(&place, write)) {
         return Ok(());
     }
@@ -65,7 +63,7 @@ pub(super) fn take(file: &Path, write: &[PathBuf]) -> Result<(), String> {
         | Err((ErrorKind::AlreadyExists | ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _)) => {
             Ok(())
         }
-        Err((_, error)) => Err(format!("the name {} cannot be kept from the agent: {error}", file.display())),
+        Err((_, error)) => Err(SandboxError::NameNotKept { file: file.to_owned(), error }),
     }
 }
 
@@ -144,7 +142,7 @@ mod tests {
         assert!(at("desk/cowhand.yaml").is_dir());
         assert_eq!(fs::read(at("desk/there")).unwrap(), b"text");
         assert!(!at("out/.env").exists() && !at("nowhere").exists());
-        let why = take(&at("desk/there/below"), &[at("desk")]).unwrap_err();
+        let why = take(&at("desk/there/below"), &[at("desk")]).unwrap_err().to_string();
         assert!(why.contains("below cannot be kept from the agent"), "{why}");
     }
 

@@ -12,6 +12,7 @@ use landlock::{
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
 };
 
+use super::SandboxError;
 use crate::start::SandboxPlan;
 
 /// First version that restricts signals: before it, an agent could end its own keeper.
@@ -38,9 +39,8 @@ fn ruleset(network: bool) -> Result<landlock::RulesetCreated, RulesetError> {
     if network { ruleset.handle_access(AccessNet::from_all(MIN_LANDLOCK_ABI))? } else { ruleset }.create()
 }
 
-pub(super) fn refusal() -> Option<String> {
-    let error = ruleset(true).err()?;
-    Some(format!("Landlock cannot be enforced here: it takes Linux 6.12 with Landlock turned on ({error})"))
+pub(super) fn refusal() -> Option<SandboxError> {
+    ruleset(true).err().map(SandboxError::NoLandlock)
 }
 
 /// Returns the kernel's Landlock version. A thread tries it, drops its rights, and ends.
@@ -57,8 +57,7 @@ pub(super) fn version() -> Option<String> {
 }
 
 /// Restricts this process and everything that it executes.
-pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), String> {
-    let wrong = |error: RulesetError| format!("Landlock: {error}");
+pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), RulesetError> {
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::from_all(MIN_LANDLOCK_ABI)
         & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev);
@@ -71,21 +70,21 @@ pub(super) fn restrict(sandbox: &SandboxPlan) -> Result<(), String> {
         spread(path, &hidden, &mut readable);
     }
     let listens = !matches!(sandbox.network, Reaches::Everybody);
-    let mut rules = ruleset(listens).map_err(wrong)?;
+    let mut rules = ruleset(listens)?;
     let allowed = readable
         .iter()
         .map(|path| (path.as_path(), read))
         .chain(sandbox.write.iter().map(|path| (path.as_path(), write)))
         .chain(DEVICE_FILES.iter().map(|path| (Path::new(path), device)));
     for (path, access) in allowed {
-        rules = allow(rules, path, access).map_err(wrong)?;
+        rules = allow(rules, path, access)?;
     }
     if let Reaches::Ports(ports) = &sandbox.network {
         for port in ports {
-            rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(wrong)?;
+            rules = rules.add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;
         }
     }
-    rules.restrict_self().map(drop).map_err(wrong)
+    rules.restrict_self().map(drop)
 }
 
 /// Adds a rule for a path. A path that does not exist needs no rule.

@@ -11,7 +11,7 @@ use cowhand_core::sandbox::SandboxKind;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::{SandboxPlan, bubblewrap, forward};
+use super::{SandboxError, SandboxPlan, bubblewrap, forward};
 
 /// Text that `bwrap` writes when the started program has ended.
 const STARTED_MARK: &str = "\"exit-code\"";
@@ -66,7 +66,7 @@ pub fn failure(said: &str) -> String {
 }
 
 /// Creates the sandbox as a start does, with cowhand's program instead of the agent.
-pub fn try_out(sandbox: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), String> {
+pub fn try_out(sandbox: &SandboxPlan, directory: &Path, own: &Path) -> Result<(), SandboxError> {
     let trial = SandboxPlan { program: forward::PROGRAM.into(), ..sandbox.clone() };
     let argv = bubblewrap::argv(&trial, directory, &[String::new(), "--version".to_owned()], own, None);
     let Some((program, arguments)) = argv.split_first() else { return Ok(()) };
@@ -76,8 +76,11 @@ pub fn try_out(sandbox: &SandboxPlan, directory: &Path, own: &Path) -> Result<()
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .output()
-        .map_err(|error| failure(&format!("{BWRAP_PREFIX}{error}")))?;
-    if tried.status.success() { Ok(()) } else { Err(failure(&String::from_utf8_lossy(&tried.stderr))) }
+        .map_err(|error| SandboxError::BubblewrapFailed(format!("{BWRAP_PREFIX}{error}")))?;
+    if tried.status.success() {
+        return Ok(());
+    }
+    Err(SandboxError::BubblewrapFailed(String::from_utf8_lossy(&tried.stderr).into_owned()))
 }
 
 #[cfg(test)]

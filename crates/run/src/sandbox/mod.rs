@@ -9,6 +9,7 @@ mod allow;
 mod bubblewrap;
 pub mod confine;
 pub mod docker;
+mod error;
 pub mod forward;
 mod git;
 mod kept;
@@ -30,15 +31,16 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use super::attempt::Attempt;
 use super::start::SandboxPlan;
 pub use allow::{SandboxInput, resolve_plan, temporary};
+pub use error::SandboxError;
 pub use making::{Making, failure, try_out};
 pub use writable::writable;
 
 impl SandboxPlan {
     /// Returns why the sandbox is not available at present, for kinds that depend on a service.
-    pub async fn ready(&self) -> Result<(), String> {
+    pub async fn ready(&self) -> Result<(), SandboxError> {
         let Some(container) = &self.container else { return Ok(()) };
         let ready = docker::ready(container).await;
-        ready.map_err(|why| format!("`sandbox: {}` cannot be enforced: {why}", self.kind))
+        ready.map_err(|why| SandboxError::of(self.kind)(why.into()))
     }
 }
 

@@ -26,10 +26,9 @@ pub(super) enum Confinement<'a> {
 }
 
 /// Installs the filters for this process and everything that it executes.
-pub(super) fn restrict(held: Confinement<'_>) -> Result<(), String> {
-    let wrong = |error: seccompiler::Error| format!("seccomp: {error}");
-    for filter in filters(held).map_err(|error| wrong(error.into()))? {
-        seccompiler::apply_filter(&filter).map_err(wrong)?;
+pub(super) fn restrict(held: Confinement<'_>) -> Result<(), seccompiler::Error> {
+    for filter in filters(held)? {
+        seccompiler::apply_filter(&filter)?;
     }
     Ok(())
 }

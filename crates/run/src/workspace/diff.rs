@@ -10,6 +10,7 @@ use cowhand_core::workspace::{IsolationKind, Workspace};
 use tracing::warn;
 
 use super::alternates;
+use super::error::WorkspaceError;
 use super::git::Git;
 use super::hidden::{self, Attributes};
 use cowhand_system::beneath::Root;
@@ -42,8 +43,8 @@ struct Compared {
 
 /// Returns the diff. Lines that begin with `# cowhand:` say that it was cut, or that the agent changed git's data about
 /// the workspace. `scratch` is a file that may be written; `since` is when the job began.
-pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, String> {
-    absent_is_ok(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
+pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Vec<u8>, WorkspaceError> {
+    absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
     let whole = of_tree(workspace, scratch, since);
     // The file belongs to this function; errors are ignored.
     let _ = fs::remove_file(scratch);
@@ -67,9 +68,9 @@ pub fn diff(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<
 
 /// Compares the files of the workspace with its base, using the original repository and a separate index. Changes of
 /// the agent to `.git` and its index have no effect.
-fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, String> {
+fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<Compared, WorkspaceError> {
     if !fs::symlink_metadata(&workspace.path).is_ok_and(|found| found.is_dir()) {
-        return Err(format!("{} is no directory any more", workspace.path.display()));
+        return Err(WorkspaceError::Gone(workspace.path.clone()));
     }
     let repository = common(&Git::at(&workspace.repository))?;
     let git = Git::after_agent(&workspace.repository)?.patient();
@@ -79,7 +80,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
     // With a new index, every file with a filter would look changed, and every file outside a sparse checkout would
     // look deleted.
     if known.is_err() || !(git.is_disarmed() || is_sparse(&git)) {
-        absent_is_ok(fs::remove_file(scratch)).map_err(|error| format!("{}: {error}", scratch.display()))?;
+        absent_is_ok(fs::remove_file(scratch)).map_err(WorkspaceError::file(scratch))?;
         git.run(&["read-tree", &workspace.base])?;
     }
     // New files are added to the separate index, so that the diff includes them and the workspace stays unchanged. A
@@ -92,7 +93,7 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
         let add = ["add", "--intent-to-add", "--force", "--ignore-errors", "--pathspec-file-nul", &listed];
         let _ = git.run(&add);
     }
-    absent_is_ok(fs::remove_file(&names)).map_err(|error| format!("{}: {error}", names.display()))?;
+    absent_is_ok(fs::remove_file(&names)).map_err(WorkspaceError::file(&names))?;
     let compared = [workspace.base.as_str(), "--"];
     let attributes = Attributes::of(&git, &repository, &workspace.base, &compared);
     let (text, cut) =
@@ -106,18 +107,18 @@ fn of_tree(workspace: &Workspace, scratch: &Path, since: SystemTime) -> Result<C
 }
 
 /// Copies the index of the agent. The error says why there is none that belongs to the workspace.
-fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), String> {
+fn agents_index(workspace: &Workspace, scratch: &Path) -> Result<(), WorkspaceError> {
     let git = Git::after_agent(&workspace.path)?;
     let top = git.run(&["rev-parse", "--show-toplevel"])?;
     if Path::new(&top) != workspace.path {
-        return Err("it is no repository any more".to_owned());
+        return Err(WorkspaceError::NoRepository);
     }
     let common = common(&git)?;
     if common != own_repository(workspace)? {
-        return Err("it belongs to another repository now".to_owned());
+        return Err(WorkspaceError::OtherRepository);
     }
     let index = PathBuf::from(git.run(&["rev-parse", "--path-format=absolute", "--git-path", "index"])?);
-    copy_index(&common, &index, scratch).map_err(|error| format!("its index cannot be read: {error}"))
+    copy_index(&common, &index, scratch).map_err(WorkspaceError::Index)
 }
 
 /// Returns the files that the agent's index has and the base has not, including ignored ones.
@@ -143,7 +144,7 @@ fn whole_names((mut listed, cut): (Vec<u8>, bool)) -> Vec<u8> {
 }
 
 /// Returns new files that are not ignored, and those of the agent's index, without other repositories.
-fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, String> {
+fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, WorkspaceError> {
     let others = git.beginning(&["ls-files", "-z", "--others", "--exclude-standard"], MAX_DIFF_BYTES)?;
     let mut listed = whole_names(others);
     listed.extend(added);
@@ -153,21 +154,21 @@ fn new_files(git: &Git, added: Vec<u8>) -> Result<Vec<u8>, String> {
 
 /// Writes the names into a file and returns the option that names it; none if there are no names. Only these are added,
 /// because adding a submodule would open it as a diff would.
-fn written(files: &[u8], names: &Path) -> Result<Option<String>, String> {
+fn written(files: &[u8], names: &Path) -> Result<Option<String>, WorkspaceError> {
     let place = names.to_str().filter(|_| !files.is_empty());
     if place.is_some() {
-        fs::write(names, files).map_err(|error| format!("{}: {error}", names.display()))?;
+        fs::write(names, files).map_err(WorkspaceError::file(names))?;
     }
     Ok(place.map(|place| format!("--pathspec-from-file={place}")))
 }
 
 /// Returns the repository that a working tree states.
-pub(super) fn common(git: &Git) -> Result<PathBuf, String> {
+pub(super) fn common(git: &Git) -> Result<PathBuf, WorkspaceError> {
     git.run(&["rev-parse", "--path-format=absolute", "--git-common-dir"]).map(PathBuf::from)
 }
 
 /// Returns the repository that the workspace was made with.
-fn own_repository(workspace: &Workspace) -> Result<PathBuf, String> {
+fn own_repository(workspace: &Workspace) -> Result<PathBuf, WorkspaceError> {
     match workspace.kind {
         IsolationKind::Clone => Ok(workspace.path.join(".git")),
         IsolationKind::Worktree | IsolationKind::Shared => common(&Git::at(&workspace.repository)),
@@ -184,7 +185,7 @@ fn copy_index(common: &Path, index: &Path, scratch: &Path) -> io::Result<()> {
     if copied > MAX_INDEX_BYTES { Err(io::Error::other("it is too large")) } else { Ok(()) }
 }
 
-fn of_branch(workspace: &Workspace, why: &str) -> Result<Compared, String> {
+fn of_branch(workspace: &Workspace, why: &WorkspaceError) -> Result<Compared, WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let compared = [workspace.base.as_str(), &workspace.branch, "--"];
     let attributes = Attributes::of(&git, &common(&git)?, &workspace.base, &compared);

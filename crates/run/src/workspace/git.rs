@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use super::error::WorkspaceError;
 use crate::child::{self, Bounds, Ran, WhyNot};
 
 /// Timeout of commands that only read.
@@ -48,14 +49,14 @@ impl Git {
 
     /// Opens a directory in which an agent has worked. Its config may name filter programs, which would run outside the
     /// agent's sandbox, so they are disabled. Filters of the user's own config stay.
-    pub(super) fn after_agent(directory: &Path) -> Result<Self, String> {
+    pub(super) fn after_agent(directory: &Path) -> Result<Self, WorkspaceError> {
         let git = Self::at(directory);
         let answer = git.ran(
             &["config", "--includes", "--show-scope", "-z", "--get-regexp", "^filter\\."],
             MAX_GIT_OUTPUT_BYTES,
         )?;
         if answer.cut {
-            return Err(format!("the config of {} is longer than any", directory.display()));
+            return Err(WorkspaceError::ConfigTooLong(directory.to_owned()));
         }
         let settings = disarmed(&String::from_utf8_lossy(&answer.stdout));
         Ok(Self { settings, ..git })
@@ -87,31 +88,39 @@ impl Git {
     }
 
     /// Returns the output without the line end, or git's error message.
-    pub(super) fn run(&self, arguments: &[&str]) -> Result<String, String> {
+    pub(super) fn run(&self, arguments: &[&str]) -> Result<String, WorkspaceError> {
         let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         if ran.status.success() {
             return Ok(String::from_utf8_lossy(&ran.stdout).trim_end().to_owned());
         }
-        Err(complaint(arguments, &ran))
+        Err(WorkspaceError::Git(complaint(arguments, &ran)))
     }
 
     /// Returns the beginning of the output, and whether there was more.
-    pub(super) fn beginning(&self, arguments: &[&str], most: usize) -> Result<(Vec<u8>, bool), String> {
+    pub(super) fn beginning(
+        &self,
+        arguments: &[&str],
+        most: usize,
+    ) -> Result<(Vec<u8>, bool), WorkspaceError> {
         let ran = self.ran(arguments, most)?;
-        if ran.status.success() { Ok((ran.stdout, ran.cut)) } else { Err(complaint(arguments, &ran)) }
+        if ran.status.success() {
+            Ok((ran.stdout, ran.cut))
+        } else {
+            Err(WorkspaceError::Git(complaint(arguments, &ran)))
+        }
     }
 
     /// Returns true if the command succeeds.
-    pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, String> {
+    pub(super) fn says(&self, arguments: &[&str]) -> Result<bool, WorkspaceError> {
         let ran = self.ran(arguments, MAX_GIT_OUTPUT_BYTES)?;
         match ran.status.code() {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
-            _ => Err(complaint(arguments, &ran)),
+            _ => Err(WorkspaceError::Git(complaint(arguments, &ran))),
         }
     }
 
-    fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, String> {
+    fn ran(&self, arguments: &[&str], most: usize) -> Result<Ran, WorkspaceError> {
         let mut command = Command::new("git");
         command
             .env_clear()
@@ -140,11 +149,14 @@ impl Git {
         command.args(arguments).current_dir(&self.directory);
         let bounds = Bounds { patience: Some(self.patience), most, stop: &AtomicBool::new(false) };
         child::run(&mut command, &bounds).map_err(|why| match why {
-            WhyNot::CannotStart(error) => format!("cannot run git in {}: {error}", self.directory.display()),
-            WhyNot::TookTooLong(limit) => {
-                format!("git {} took longer than {}s", arguments.first().unwrap_or(&""), limit.as_secs())
+            WhyNot::CannotStart(error) => {
+                WorkspaceError::GitNotStarted { directory: self.directory.clone(), error }
             }
-            WhyNot::Stopped => "git was stopped".to_owned(),
+            WhyNot::TookTooLong(limit) => {
+                let command = arguments.first().copied().unwrap_or_default().to_owned();
+                WorkspaceError::GitTookTooLong { command, limit }
+            }
+            WhyNot::Stopped => WorkspaceError::GitStopped,
         })
     }
 }

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::alternates::changed_at;
+use super::error::WorkspaceError;
 use super::git::Git;
 use cowhand_system::beneath::{NotOpened, Root};
 use cowhand_system::remove::absent_is_ok;
@@ -24,12 +25,16 @@ const MAX_COUNTED_FILES: usize = 10_000;
 
 /// Describes new files that are neither in the diff nor ignored by the base. `shown` are the new files in the diff,
 /// each with a NUL at its end; `rules` is a file that may be written.
-pub(super) fn new_files(git: &Git, base: &str, shown: &[u8], rules: &Path) -> Result<Vec<String>, String> {
-    let failed = |error| format!("{}: {error}", rules.display());
-    fs::write(rules, rules_of(git, base)?).map_err(failed)?;
+pub(super) fn new_files(
+    git: &Git,
+    base: &str,
+    shown: &[u8],
+    rules: &Path,
+) -> Result<Vec<String>, WorkspaceError> {
+    fs::write(rules, rules_of(git, base)?).map_err(WorkspaceError::file(rules))?;
     let exclude = format!("--exclude-from={}", rules.display());
     let every = git.beginning(&["ls-files", "-z", "--others", &exclude], MAX_LIST_BYTES);
-    absent_is_ok(fs::remove_file(rules)).map_err(failed)?;
+    absent_is_ok(fs::remove_file(rules)).map_err(WorkspaceError::file(rules))?;
     let (every, cut) = every?;
     let shown: HashSet<&[u8]> = shown.split(|byte| *byte == 0).collect();
     let whole = every.split_inclusive(|byte| *byte == 0).filter_map(|name| name.strip_suffix(b"\0"));
@@ -61,7 +66,7 @@ pub(super) fn new_files(git: &Git, base: &str, shown: &[u8], rules: &Path) -> Re
 
 /// Describes the submodules of the base in which something was written since then. Git would compare their files in a
 /// process that uses the submodule's config.
-pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, String> {
+pub(super) fn submodules(git: &Git, base: &str, since: SystemTime) -> Result<Option<String>, WorkspaceError> {
     let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", base], MAX_BASE_BYTES)?;
     let links = listed.split(|byte| *byte == 0).filter(|entry| entry.starts_with(b"160000 "));
     let names = links.filter_map(|entry| entry.splitn(2, |byte| *byte == b'\t').nth(1));
@@ -88,7 +93,7 @@ fn listed(names: &[&[u8]]) -> String {
 }
 
 /// Collects the rules of all `.gitignore` files of the base, rewritten for its top directory.
-fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, String> {
+fn rules_of(git: &Git, base: &str) -> Result<Vec<u8>, WorkspaceError> {
     let (listed, _) = git.beginning(&["ls-tree", "-r", "-z", "--name-only", base], MAX_BASE_BYTES)?;
     let mut rules = Vec::new();
     for name in listed.split(|byte| *byte == 0) {

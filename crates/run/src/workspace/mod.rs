@@ -8,6 +8,7 @@
 
 mod alternates;
 mod diff;
+mod error;
 mod git;
 mod hidden;
 mod remove;
@@ -20,6 +21,7 @@ use cowhand_core::workspace::{IsolationKind, IsolationRules};
 use cowhand_core::workspace::Workspace;
 use cowhand_system::beneath::{NotOpened, Root};
 pub use diff::diff;
+pub use error::WorkspaceError;
 use git::Git;
 pub use remove::{Left, branch_is_removed, remove};
 pub use setup::{Setup, SetupFailure, set_up};
@@ -37,26 +39,30 @@ pub struct Ground {
 
 impl Ground {
     /// Examines the agent's directory. The error is a message that contains git's.
-    pub fn of(directory: &Path, rules: &IsolationRules) -> Result<Self, String> {
+    pub fn of(directory: &Path, rules: &IsolationRules) -> Result<Self, WorkspaceError> {
         let git = Git::at(directory);
-        let no =
-            |why: String| format!("cannot make a {} of {}: {why}", rules.kind.as_str(), directory.display());
+        let no = |why: WorkspaceError| WorkspaceError::NoGround {
+            kind: rules.kind,
+            directory: directory.to_owned(),
+            why: Box::new(why),
+        };
         let repository = git.run(&["rev-parse", "--show-toplevel"]).map_err(no)?;
         let below = git.run(&["rev-parse", "--show-prefix"]).map_err(no)?;
         let wanted = rules.base.as_deref().unwrap_or("HEAD");
         let commit = format!("{wanted}^{{commit}}");
         let base = git.run(&["rev-parse", "--verify", "--end-of-options", &commit]).map_err(|why| {
+            let why = Box::new(why);
             no(if rules.base.is_none() {
-                format!("it has no commits yet ({why})")
+                WorkspaceError::NoCommits(why)
             } else {
-                format!("it has no branch or commit {wanted:?} ({why})")
+                WorkspaceError::NoSuchBase { wanted: wanted.to_owned(), why }
             })
         })?;
         Ok(Self { repository: PathBuf::from(repository), below: PathBuf::from(below), base })
     }
 
     /// Returns the first of these names that a branch can have, else the error of the first.
-    pub fn first_free(&self, names: &[String]) -> Result<String, String> {
+    pub fn first_free(&self, names: &[String]) -> Result<String, WorkspaceError> {
         let mut wrong = None;
         for name in names {
             match self.check_branch(name) {
@@ -64,50 +70,51 @@ impl Ground {
                 Err(why) => _ = wrong.get_or_insert(why),
             }
         }
-        Err(wrong.unwrap_or_default())
+        Err(wrong.unwrap_or_else(|| WorkspaceError::Git(String::new())))
     }
 
-    fn check_branch(&self, branch: &str) -> Result<(), String> {
+    fn check_branch(&self, branch: &str) -> Result<(), WorkspaceError> {
         let git = Git::at(&self.repository);
         git.run(&["check-ref-format", "--branch", branch])?;
         if git.says(&["show-ref", "--verify", "--quiet", &head(branch)])? {
-            return Err(format!("a branch named {branch:?} exists already in {}", self.repository.display()));
+            let (branch, repository) = (branch.to_owned(), self.repository.clone());
+            return Err(WorkspaceError::BranchExists { branch, repository });
         }
         Ok(())
     }
 }
 
 /// Makes the workspace and returns the working directory in it. After an error, `remove` removes what was made.
-pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
+pub fn make(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceError> {
     let Workspace { path, repository, branch, base, .. } = workspace;
-    let place = path.to_str().ok_or_else(|| format!("{} is not a path in UTF-8", path.display()))?;
+    let place = path.to_str().ok_or_else(|| WorkspaceError::NotUtf8(path.clone()))?;
     let git = Git::at(repository).patient();
     match workspace.kind {
         IsolationKind::Worktree => {
             git.run(&["worktree", "add", "--quiet", "--no-track", "-b", branch, "--", place, base])?;
         }
         IsolationKind::Clone => clone(&git, workspace, place)?,
-        IsolationKind::Shared => return Err("a shared directory is not made".to_owned()),
+        IsolationKind::Shared => return Err(WorkspaceError::Shared),
     }
     working_directory(workspace, below)
 }
 
 /// Returns the agent's directory in the workspace.
-pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf, String> {
+pub fn working_directory(workspace: &Workspace, below: &Path) -> Result<PathBuf, WorkspaceError> {
     // Without the slash that git appends.
     let working_directory: PathBuf = workspace.path.join(below).components().collect();
     match Root::open(&workspace.path).and_then(|root| root.directory(below)) {
         Ok(_) => Ok(working_directory),
         Err(NotOpened::Missing) => {
-            Err(format!("there is no directory {} in {}", below.display(), workspace.base))
+            Err(WorkspaceError::NoDirectory { below: below.to_owned(), base: workspace.base.clone() })
         }
-        Err(error) => Err(format!("{} cannot be worked in: {error}", working_directory.display())),
+        Err(error) => Err(WorkspaceError::NotUsable { directory: working_directory, error }),
     }
 }
 
 /// Clones the repository. Objects are copied and not linked, so that an agent can damage only its own. Its `origin` is
 /// that of the repository, so that a push goes to the same place as a person's.
-fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), String> {
+fn clone(git: &Git, workspace: &Workspace, place: &str) -> Result<(), WorkspaceError> {
     let source = workspace.repository.to_string_lossy();
     git.run(&["clone", "--quiet", "--no-hardlinks", "--no-checkout", "--template=", "--", &source, place])?;
     let clone = Git::at(&workspace.path).patient();

@@ -9,6 +9,7 @@ use cowhand_core::workspace::IsolationKind;
 use rustix::fs::FileType;
 use tracing::warn;
 
+use super::error::WorkspaceError;
 use super::git::Git;
 use super::head;
 use cowhand_core::workspace::Workspace;
@@ -25,17 +26,17 @@ pub enum Left {
 
 /// Removes a workspace. It can be repeated, also after an interruption. `folder` contains all workspaces: nothing
 /// outside of it is ever removed.
-pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, String> {
+pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, WorkspaceError> {
     let path = &workspace.path;
     if path.parent() != Some(folder) {
-        return Err(format!("{} is not in {}", path.display(), folder.display()));
+        return Err(WorkspaceError::Outside { path: path.clone(), folder: folder.to_owned() });
     }
     // A missing repository has no record of the worktree.
     let known = workspace.repository.is_dir();
     if known && workspace.kind == IsolationKind::Clone {
         bring_home(workspace)?;
     }
-    clear(path).map_err(|error| format!("cannot remove {}: {error}", path.display()))?;
+    clear(path).map_err(|error| WorkspaceError::NotRemoved { path: path.clone(), error })?;
     if !known {
         return Ok(Left::Nothing);
     }
@@ -46,7 +47,7 @@ pub fn remove(workspace: &Workspace, folder: &Path) -> Result<Left, String> {
 }
 
 /// Returns true if the branch of a removed workspace could be removed, because its commits are elsewhere by now.
-pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, String> {
+pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, WorkspaceError> {
     if !workspace.repository.is_dir() {
         return Ok(true);
     }
@@ -54,7 +55,7 @@ pub fn branch_is_removed(workspace: &Workspace) -> Result<bool, String> {
 }
 
 /// Copies the commits of a clone that are nowhere else into a branch of the original repository.
-fn bring_home(workspace: &Workspace) -> Result<(), String> {
+fn bring_home(workspace: &Workspace) -> Result<(), WorkspaceError> {
     match leads_elsewhere(&workspace.path) {
         Ok(None) => {}
         // A fetch would copy commits of a repository that the agent may not read.
@@ -63,7 +64,7 @@ fn bring_home(workspace: &Workspace) -> Result<(), String> {
             warn!(job = %workspace.job, "the commits in {path} are not taken over: its agent made {what} lead elsewhere");
             return Ok(());
         }
-        Err(error) => return Err(format!("cannot look at {}: {error}", workspace.path.display())),
+        Err(error) => return Err(WorkspaceError::NotReadable { path: workspace.path.clone(), error }),
     }
     let Ok(clone) = Git::after_agent(&workspace.path) else { return Ok(()) };
     // An incomplete or damaged clone has nothing to copy.
@@ -115,7 +116,7 @@ fn holds_link(folder: &Root) -> Result<bool, NotOpened> {
 }
 
 /// Removes the record of a worktree, also if it is locked or its directory is missing.
-fn forget_worktree(workspace: &Workspace) -> Result<(), String> {
+fn forget_worktree(workspace: &Workspace) -> Result<(), WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let place = workspace.path.to_string_lossy();
     let listed = git.run(&["worktree", "list", "--porcelain", "-z"])?;
@@ -126,7 +127,7 @@ fn forget_worktree(workspace: &Workspace) -> Result<(), String> {
 }
 
 /// Removes the branch unless it has commits that no other branch, tag or remote has.
-fn drop_branch(workspace: &Workspace) -> Result<Left, String> {
+fn drop_branch(workspace: &Workspace) -> Result<Left, WorkspaceError> {
     let git = Git::at(&workspace.repository);
     let (reference, exclude) = (head(&workspace.branch), format!("--exclude={}", workspace.branch));
     if !git.says(&["show-ref", "--verify", "--quiet", &reference])? {

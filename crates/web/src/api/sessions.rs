@@ -49,7 +49,8 @@ pub(super) async fn session(
         Some(name) => Runtime::named(name).ok_or_else(none)?,
         None => agent.and_then(|agent| agent.settings.runtime).unwrap_or_default(),
     };
-    let command = description::interactive(runtime, &stored.session_id).map_err(ApiProblem::conflict)?;
+    let command = description::interactive(runtime, &stored.session_id)
+        .map_err(|refusal| ApiProblem::conflict(refusal.to_string()))?;
     let directory =
         stored.directory.or_else(|| agent.map(|agent| agent.directory.clone())).ok_or_else(none)?;
     let confined = job.confined().map(str::to_owned);

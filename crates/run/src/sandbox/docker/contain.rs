@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, split};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::DockerError;
 use super::container_spec::ContainerSpec;
 use super::engine::{ContainerEngine, EngineError, Way};
 use super::leftover::{self, Record};
@@ -99,7 +100,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     let ended = match begin(&engine, name, attempt, &start, &sandbox, &contained, &mut asked).await {
         Ok(Some(streams)) => follow(&engine, name, attempt, &sandbox.caps, streams, asked).await,
         Ok(None) => Ok(EXIT_TERMINATED),
-        Err(why) => Err(not(why)),
+        Err(why) => Err(not(why.to_string())),
     };
     match leftover::end(&engine, name).await {
         // The keeper tries again.
@@ -135,16 +136,15 @@ async fn begin(
     sandbox: &SandboxPlan,
     contained: &Contained,
     asked: &mut Asked,
-) -> Result<Option<Streams>, String> {
-    let said = |trouble: EngineError| trouble.to_string();
+) -> Result<Option<Streams>, DockerError> {
     let nothing = attempt.folder().join("nothing");
-    DirBuilder::new().recursive(true).mode(0o700).create(&nothing).map_err(|error| error.to_string())?;
-    let prompt = fs::read(attempt.folder().join(PROMPT_FILE)).map_err(|error| error.to_string())?;
+    DirBuilder::new().recursive(true).mode(0o700).create(&nothing)?;
+    let prompt = fs::read(attempt.folder().join(PROMPT_FILE))?;
     let filter = if engine.is_podman() { Some(filter::write(attempt.folder())?) } else { None };
     let environment: Vec<(String, String)> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
-    let user = if engine.is_rootless().await.map_err(said)? { "0:0".to_owned() } else { own_ids() };
+    let user = if engine.is_rootless().await? { "0:0".to_owned() } else { own_ids() };
     let mut order = ContainerSpec {
         start,
         sandbox,
@@ -163,20 +163,16 @@ async fn begin(
             if message.contains("init binary") || message.contains("docker-init") =>
         {
             order.init = false;
-            create(engine, name, &order.body()?).await.map_err(said)?;
+            create(engine, name, &order.body()?).await?;
         }
-        created => created.map_err(said)?,
+        created => created?,
     }
-    let output = engine.attach(name, Way::Out).await.map_err(said)?;
-    let input = if prompt.is_empty() {
-        None
-    } else {
-        Some((engine.attach(name, Way::In).await.map_err(said)?, prompt))
-    };
+    let output = engine.attach(name, Way::Out).await?;
+    let input = if prompt.is_empty() { None } else { Some((engine.attach(name, Way::In).await?, prompt)) };
     if asked.next().now_or_never().is_some() {
         return Ok(None);
     }
-    engine.start(name).await.map_err(said)?;
+    engine.start(name).await?;
     Ok(Some(Streams { output, input }))
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::sandbox::Reaches;
 use serde_json::{Value, json};
 
+use super::DockerError;
 use super::leftover::{ATTEMPT_LABEL, STATE_LABEL};
 use crate::start::{Bound, Contained, SandboxPlan, StartSpec};
 
@@ -30,15 +31,12 @@ pub(super) struct ContainerSpec<'a> {
 }
 
 impl ContainerSpec<'_> {
-    pub(super) fn body(&self) -> Result<Value, String> {
+    pub(super) fn body(&self) -> Result<Value, DockerError> {
         let (contained, caps) = (self.contained, &self.sandbox.caps);
         let mounts = self.mounts();
         if let Some(odd) = mounts.iter().flat_map(|bound| [&bound.from, &bound.to]).find(|path| is_odd(path))
         {
-            return Err(format!(
-                "{} cannot be bound into a container: its name has odd signs in it",
-                odd.display()
-            ));
+            return Err(DockerError::OddName(odd.clone()));
         }
         let mut labels = contained.labels.clone();
         labels.insert(STATE_LABEL.to_owned(), contained.state.to_string_lossy().into_owned());
@@ -184,7 +182,7 @@ mod tests {
         paths.map(PathBuf::from).into()
     }
 
-    fn body(sandbox: &SandboxPlan) -> Result<Value, String> {
+    fn body(sandbox: &SandboxPlan) -> Result<Value, DockerError> {
         let argv = ["sh", "-c", "x"].map(str::to_owned).into();
         let start = StartSpec {
             argv,
@@ -284,7 +282,7 @@ mod tests {
             assert_eq!(body(&sandbox).unwrap()["HostConfig"]["NetworkMode"], expected);
         }
         for odd in ["/a,ro=false", "/a\"", "/a\nb"] {
-            let refused = body(&SandboxPlan { write: paths([odd]), ..sandbox() }).unwrap_err();
+            let refused = body(&SandboxPlan { write: paths([odd]), ..sandbox() }).unwrap_err().to_string();
             assert!(refused.contains("odd signs"), "{refused}");
         }
     }

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::DockerError;
+
 /// Podman's filter; the first existing file counts.
 const FILTER_FILES: [&str; 2] = ["/etc/containers/seccomp.json", "/usr/share/containers/seccomp.json"];
 /// `socketcall` is how 32-bit programs ask for any socket, and the mode of `openat2` is in memory, which a filter cannot read;
@@ -29,28 +31,22 @@ const MODE_SYSCALLS: [(&str, u32); 7] = [
 const OPEN_SYSCALLS: [(&str, u32); 2] = [("open", 1), ("openat", 2)];
 
 /// Writes the filter into this folder.
-pub(super) fn write(folder: &Path) -> Result<PathBuf, String> {
+pub(super) fn write(folder: &Path) -> Result<PathBuf, DockerError> {
     let found = FILTER_FILES.iter().find_map(|file| fs::read(file).ok());
-    let found = found.ok_or_else(|| {
-        format!(
-            "Podman's seccomp filter is not there ({}), so the kernel's keys and VSOCK cannot be kept from the agent",
-            FILTER_FILES[1]
-        )
-    })?;
+    let found = found.ok_or(DockerError::NoFilter(FILTER_FILES[1]))?;
     let file = folder.join("seccomp.json");
     let text = narrowed(&found)?.to_string();
     let made = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file);
     let written = made.and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
-    Ok(file)
+    match written {
+        Ok(()) => Ok(file),
+        Err(error) => Err(DockerError::FilterNotWritten { file, error }),
+    }
 }
 
 /// Returns the filter without the kernel's keys, and with sockets of IP, Unix and netlink for routes only.
-fn narrowed(filter: &[u8]) -> Result<Value, String> {
-    let strange = || {
-        "Podman's seccomp filter is not understood, so the kernel's keys and VSOCK cannot be kept from the agent"
-            .to_owned()
-    };
+fn narrowed(filter: &[u8]) -> Result<Value, DockerError> {
+    let strange = || DockerError::StrangeFilter;
     let mut filter: Value = serde_json::from_slice(filter).map_err(|_| strange())?;
     // A filter that allows unnamed calls does not become stricter by naming fewer.
     if !filter["defaultAction"].as_str().is_some_and(|action| action.starts_with("SCMP_ACT_ERRNO")) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use super::DockerError;
 use super::engine::{ContainerEngine, EngineError, at_once};
 use crate::attempt::Attempt;
 use cowhand_system::remove::is_missing;
@@ -44,18 +45,13 @@ impl Record {
     }
 
     /// Reads the record; none if there is no container. If it cannot be read, there may be a container.
-    fn of(attempt: &Attempt) -> Result<Option<Self>, String> {
+    fn of(attempt: &Attempt) -> Result<Option<Self>, DockerError> {
         let read = match attempt.open(CONTAINER_FILE) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.and_then(|file| Ok(serde_json::from_reader(file)?)),
         };
-        let place = attempt.folder().join(CONTAINER_FILE);
-        read.map(Some).map_err(|error| {
-            format!(
-                "its container may still be there, and nobody knows its name: {}: {error}",
-                place.display()
-            )
-        })
+        let file = attempt.folder().join(CONTAINER_FILE);
+        read.map(Some).map_err(|error| DockerError::UnknownName { file, error })
     }
 }
 
@@ -74,7 +70,7 @@ pub(super) async fn end(engine: &ContainerEngine, name: &str) -> Result<bool, En
 }
 
 /// Removes the container of an ended attempt, if there is one. After an error its state is unknown.
-pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
+pub async fn end_of(attempt: &Attempt) -> Result<(), DockerError> {
     let Some(Record { socket, name }) = Record::of(attempt)? else { return Ok(()) };
     let ended = async {
         let engine = ContainerEngine::find(&socket).await?;
@@ -85,8 +81,8 @@ pub async fn end_of(attempt: &Attempt) -> Result<(), String> {
         }
         Ok::<_, EngineError>(())
     };
-    ended.await.map_err(|trouble| format!("its container {name} may still be there: {trouble}"))?;
-    Record::forget(attempt).map_err(|error| error.to_string())
+    ended.await.map_err(|error| DockerError::NotRemoved { name, error })?;
+    Ok(Record::forget(attempt)?)
 }
 
 /// Reason why a container was not started, written by `cowhand contain`.
@@ -99,7 +95,7 @@ impl Attempt {
         if is_missing(&self.folder().join(CONTAINER_FILE)) {
             return;
         }
-        let ended = at_once(end_of(self)).map_err(|error| error.to_string()).flatten();
+        let ended = at_once(end_of(self)).map_err(DockerError::Io).flatten();
         if let Err(why) = ended {
             warn!(attempt = self.name(), "{why}");
         }
@@ -116,21 +112,21 @@ impl Attempt {
 
 /// Removes the containers of attempts that no keeper watches any more, and returns their number. `is_watched` is called
 /// with the folder of each attempt.
-pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, String> {
+pub async fn sweep(socket: &Path, state: &Path, is_watched: fn(&Path) -> bool) -> Result<usize, DockerError> {
     let found = async {
         let engine = ContainerEngine::find(socket).await?;
         let found = engine.labelled(STATE_LABEL, &state.to_string_lossy(), ATTEMPT_LABEL).await?;
         Ok::<_, EngineError>((engine, found))
     };
-    let (engine, found) = found.await.map_err(|trouble| trouble.to_string())?;
+    let (engine, found) = found.await?;
     let mut ended = 0;
     for (id, attempt) in found {
         let folder = state.join("attempts").join(&attempt);
         let watched = tokio::task::spawn_blocking(move || is_watched(&folder)).await;
-        if watched.map_err(|error| error.to_string())? {
+        if watched? {
             continue;
         }
-        end(&engine, &id).await.map_err(|trouble| format!("the container of {attempt}: {trouble}"))?;
+        end(&engine, &id).await.map_err(|error| DockerError::NotSwept { attempt, error })?;
         ended += 1;
     }
     Ok(ended)
@@ -146,10 +142,10 @@ mod tests {
         let place = folder.path().join("job-2026-11-16-abc123.1");
         fs::create_dir(&place).unwrap();
         let attempt = Attempt::at(&place).unwrap();
-        assert_eq!(end_of(&attempt).await, Ok(()));
+        end_of(&attempt).await.unwrap();
         for wrong in ["", "rubbish", "{\"socket\":\"/x\"}"] {
             fs::write(place.join(CONTAINER_FILE), wrong).unwrap();
-            let why = end_of(&attempt).await.unwrap_err();
+            let why = end_of(&attempt).await.unwrap_err().to_string();
             assert!(why.contains("its container may still be there, and nobody knows its name"), "{why}");
             assert!(place.join(CONTAINER_FILE).exists());
         }

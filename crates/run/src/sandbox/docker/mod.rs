@@ -7,6 +7,7 @@
 pub mod contain;
 mod container_spec;
 pub mod engine;
+mod error;
 mod filter;
 mod frames;
 pub mod leftover;
@@ -19,23 +20,23 @@ use cowhand_core::shape::DEFAULT_IMAGE;
 
 use crate::start::Contained;
 use engine::{ContainerEngine, EngineError};
+pub use error::DockerError;
 
 /// Default sockets of Docker and Podman, with and without root.
 const SYSTEM_SOCKETS: [&str; 2] = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 const USER_SOCKETS: [&str; 2] = ["docker.sock", "podman/podman.sock"];
 
-const NO_LOCAL_ENGINE: &str = "DOCKER_HOST does not name a Unix socket (unix://…), and only an engine on this machine has the agent's files";
-
 /// Returns the engine's socket: from the config, from the environment, or the first existing default.
-pub fn socket(asked: &Container) -> Result<PathBuf, String> {
+pub fn socket(asked: &Container) -> Result<PathBuf, DockerError> {
     if let Some(socket) = &asked.socket {
         let path = Path::new(socket.strip_prefix("unix://").unwrap_or(socket));
-        return path.is_absolute().then(|| path.to_owned()).ok_or_else(|| {
-            format!("`sandbox.socket` has to be the whole path of a Unix socket, and not {socket}")
-        });
+        return path
+            .is_absolute()
+            .then(|| path.to_owned())
+            .ok_or_else(|| DockerError::NotAPath(socket.clone()));
     }
     if let Some(host) = std::env::var("DOCKER_HOST").ok().filter(|host| !host.is_empty()) {
-        return host.strip_prefix("unix://").map(PathBuf::from).ok_or_else(|| NO_LOCAL_ENGINE.to_owned());
+        return host.strip_prefix("unix://").map(PathBuf::from).ok_or(DockerError::NotLocal);
     }
     Ok(places().find(|place| place.exists()).unwrap_or_else(|| PathBuf::from(SYSTEM_SOCKETS[0])))
 }
@@ -52,34 +53,30 @@ pub(super) fn sockets(asked: &Container) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Checks that a container could be created now: the engine answers and has the image.
-pub async fn ready(contained: &Contained) -> Result<(), String> {
+pub async fn ready(contained: &Contained) -> Result<(), DockerError> {
     has_image(&contained.socket, &contained.image).await.map(|_| ())
 }
 
 /// Checks the image, and returns the engine's description.
-async fn has_image(socket: &Path, image: &str) -> Result<String, String> {
-    let engine = ContainerEngine::find(socket).await.map_err(|trouble| trouble.to_string())?;
+async fn has_image(socket: &Path, image: &str) -> Result<String, DockerError> {
+    let engine = ContainerEngine::find(socket).await?;
     match engine.image(image).await {
         Ok(()) => Ok(engine.said().to_owned()),
-        Err(EngineError::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => Err(format!(
-            "the image {image}, which counts where `docker.image` names none, is not there: build it as herdctl's documentation says, or set `docker: {{image: …}}` in the fleet file, under `defaults` or the agent's `overrides`"
-        )),
-        Err(EngineError::Refused { status: 404, .. }) => Err(format!(
-            "the image {image} is not there, and cowhand fetches none: `docker pull {image}` or `podman pull {image}` does"
-        )),
-        Err(trouble) => Err(trouble.to_string()),
+        Err(EngineError::Refused { status: 404, .. }) if image == DEFAULT_IMAGE => {
+            Err(DockerError::NoDefaultImage(image.to_owned()))
+        }
+        Err(EngineError::Refused { status: 404, .. }) => Err(DockerError::NoImage(image.to_owned())),
+        Err(trouble) => Err(trouble.into()),
     }
 }
 
 /// Describes the engine and the images for people.
-pub fn ability(asked: &[&Container]) -> Result<String, String> {
-    let look = async |container: &Container| -> Result<String, String> {
+pub fn ability(asked: &[&Container]) -> Result<String, DockerError> {
+    let look = async |container: &Container| -> Result<String, DockerError> {
         let socket = socket(container)?;
         let said = match &container.image {
             Some(image) => has_image(&socket, image).await?,
-            None => {
-                ContainerEngine::find(&socket).await.map_err(|trouble| trouble.to_string())?.said().to_owned()
-            }
+            None => ContainerEngine::find(&socket).await?.said().to_owned(),
         };
         Ok(format!("{said} at {}", socket.display()))
     };
@@ -90,7 +87,7 @@ pub fn ability(asked: &[&Container]) -> Result<String, String> {
         }
         said
     };
-    engine::at_once(all).map_err(|error| error.to_string())?
+    engine::at_once(all)?
 }
 
 #[cfg(test)]
@@ -101,10 +98,13 @@ mod tests {
     fn only_a_socket_of_this_machine() {
         let at =
             |socket: &str| self::socket(&Container { socket: Some(socket.into()), ..Container::default() });
-        assert_eq!(at("/run/x.sock"), Ok("/run/x.sock".into()));
-        assert_eq!(at("unix:///run/x.sock"), Ok("/run/x.sock".into()));
+        assert_eq!(at("/run/x.sock").unwrap(), Path::new("/run/x.sock"));
+        assert_eq!(at("unix:///run/x.sock").unwrap(), Path::new("/run/x.sock"));
         for wrong in ["x.sock", "tcp://10.0.0.1:2375"] {
-            assert!(at(wrong).unwrap_err().contains("the whole path of a Unix socket"), "{wrong}");
+            assert!(
+                at(wrong).unwrap_err().to_string().contains("the whole path of a Unix socket"),
+                "{wrong}"
+            );
         }
     }
 }

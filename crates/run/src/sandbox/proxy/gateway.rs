@@ -14,6 +14,7 @@ use reqwest::Body;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Serialize};
 
+use super::ProxyError;
 use crate::attempt::{Attempt, CREDENTIALS_FILE};
 
 /// Credentials of the proxy, in a file for the keeper that is removed before the agent starts.
@@ -84,11 +85,11 @@ impl Gateway {
     }
 
     /// Forwards a request to the provider. Only the path comes from the agent.
-    pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, String> {
+    pub(super) async fn pass(&self, request: Request<Incoming>) -> Result<Response<Body>, ProxyError> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
         // Anything else would become part of the host name.
         if !path.starts_with('/') {
-            return Err("this is no path".to_owned());
+            return Err(ProxyError::NoPath);
         }
         let url = format!("{}{path}", self.upstream);
         forward(&self.client, &url, request, std::slice::from_ref(&self.key)).await
@@ -96,7 +97,7 @@ impl Gateway {
 }
 
 /// Creates a client that connects to these addresses only, or to any.
-pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, String> {
+pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, ProxyError> {
     // Without a provider, building a client panics.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder =
@@ -104,7 +105,7 @@ pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Clie
     if let Some(addresses) = addresses {
         builder = builder.dns_resolver(Arc::new(Checked(addresses)));
     }
-    builder.build().map_err(error_message)
+    builder.build().map_err(unreachable)
 }
 
 #[derive(Debug)]
@@ -123,7 +124,7 @@ pub(super) async fn forward(
     url: &str,
     request: Request<Incoming>,
     keys: &[(HeaderName, HeaderValue)],
-) -> Result<Response<Body>, String> {
+) -> Result<Response<Body>, ProxyError> {
     let (head, body) = request.into_parts();
     let mut headers = passed_on(&head.headers);
     if !keys.is_empty() {
@@ -139,7 +140,7 @@ pub(super) async fn forward(
     if has_body {
         asked = asked.body(Body::wrap(body));
     }
-    let answer = asked.send().await.map_err(error_message)?;
+    let answer = asked.send().await.map_err(unreachable)?;
     let (mut head, body) = Response::<Body>::from(answer).into_parts();
     head.headers = passed_on(&head.headers);
     head.version = hyper::Version::HTTP_11;
@@ -155,11 +156,11 @@ fn passed_on(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// Formats an error without the address, which the agent must not see.
-fn error_message(error: reqwest::Error) -> String {
+fn unreachable(error: reqwest::Error) -> ProxyError {
     let error = error.without_url();
     let mut last: &dyn std::error::Error = &error;
     while let Some(cause) = last.source() {
         last = cause;
     }
-    format!("it cannot be reached: {last}")
+    ProxyError::Unreachable(last.to_string())
 }

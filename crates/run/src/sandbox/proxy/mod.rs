@@ -36,6 +36,20 @@ const MAX_CONNECTIONS: usize = 200;
 /// Maximum number of notes about refused requests.
 const MAX_NOTES: usize = 50;
 
+/// Why a request of the agent is not passed on. The message is for the agent.
+#[derive(Debug, thiserror::Error)]
+enum ProxyError {
+    #[error("it is not among `hosts` of the sandbox")]
+    NotAllowed,
+    /// The address is none, cannot be found, or is not public.
+    #[error("{0}")]
+    Address(String),
+    #[error("this is no path")]
+    NoPath,
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+}
+
 struct Proxy {
     reach: AllowedHosts,
     gateway: Option<Gateway>,
@@ -130,9 +144,10 @@ impl Proxy {
         let to_us = |uri: &Uri| uri.authority().is_none_or(|authority| authority.as_str() == INSIDE);
         if to_us(request.uri()) {
             return match &self.gateway {
-                Some(gateway) => {
-                    gateway.pass(request).await.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why))
-                }
+                Some(gateway) => gateway
+                    .pass(request)
+                    .await
+                    .unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why.to_string())),
                 None => said(StatusCode::BAD_REQUEST, "this is a proxy; it has no pages"),
             };
         }
@@ -185,11 +200,11 @@ impl Proxy {
             Ok(client) => gateway::forward(&client, &url, request, &[]).await,
             Err(why) => Err(why),
         };
-        answered.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why))
+        answered.unwrap_or_else(|why| said(StatusCode::BAD_GATEWAY, &why.to_string()))
     }
 
-    fn refused(&self, host: &Host, why: &str) -> Response<Body> {
-        self.notes.refused(&host.to_string(), why);
+    fn refused(&self, host: &Host, why: &ProxyError) -> Response<Body> {
+        self.notes.refused(&host.to_string(), &why.to_string());
         said(StatusCode::FORBIDDEN, &format!("{host} may not be reached: {why}"))
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use cowhand_core::sandbox::Host;
 use reqwest::Url;
 
+use super::ProxyError;
 use crate::address::{self, Unreachable};
 
 pub(super) struct AllowedHosts(Vec<Host>);
@@ -16,14 +17,17 @@ impl AllowedHosts {
 
     /// Returns the addresses of a host if it may be reached, else the reason. A name may resolve only to public
     /// addresses; a private address has to be listed itself.
-    pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, String> {
+    pub(super) async fn addresses(&self, host: &Host) -> Result<Vec<SocketAddr>, ProxyError> {
         let Some(allowed) = self.0.iter().find(|allowed| allowed.covers(host)) else {
-            return Err("it is not among `hosts` of the sandbox".to_owned());
+            return Err(ProxyError::NotAllowed);
         };
         let named = allowed.address().is_some() || allowed.name() == "localhost";
-        let url = Url::parse(&format!("https://{host}/")).map_err(|error| error.to_string())?;
+        let url = Url::parse(&format!("https://{host}/"))
+            .map_err(|error| ProxyError::Address(error.to_string()))?;
         address::addresses(&url, named).await.map_err(|unreachable| match unreachable {
-            Unreachable::Refused(why) | Unreachable::Private(why) | Unreachable::NotFound(why) => why,
+            Unreachable::Refused(why) | Unreachable::Private(why) | Unreachable::NotFound(why) => {
+                ProxyError::Address(why)
+            }
         })
     }
 }
@@ -48,14 +52,14 @@ mod tests {
             let found = reach.addresses(&Host::new(host, port)).await;
             match expected {
                 Ok(address) => assert_eq!(found.unwrap(), [address.parse().unwrap()], "{host}"),
-                Err(word) => assert!(found.unwrap_err().contains(word), "{host}"),
+                Err(word) => assert!(found.unwrap_err().to_string().contains(word), "{host}"),
             }
         }
         let local = reach.addresses(&Host::new("LOCALHOST", 82)).await.unwrap();
         assert!(local.iter().all(|address| address.ip().is_loopback()), "{local:?}");
         // A name that leads inside leads nowhere.
         let named = AllowedHosts::new(vec!["*.localhost:81".parse().unwrap()]);
-        let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err();
+        let refused = named.addresses(&Host::new("x.localhost", 81)).await.unwrap_err().to_string();
         assert!(refused.contains("not on the internet") || refused.contains("cannot be found"), "{refused}");
     }
 }

@@ -1,5 +1,6 @@
 //! The job channel: a token with which an attempt's processes reach the fleet, and an MCP server if one is needed.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,9 +11,25 @@ use cowhand_core::roster::{Agent, OWN_SERVER};
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::shape::{McpServer, PermissionMode};
 
-use super::attempt::AttemptTask;
+use super::AttemptTask;
 use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE};
 use crate::state;
+
+/// Why an agent cannot reach the fleet. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChannelError {
+    #[error(
+        "its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {}: {error}",
+        folder.display()
+    )]
+    NoFolder { folder: PathBuf, error: io::Error },
+    #[error(
+        "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {0}` lets no agent have one; `sandbox: bubblewrap` does"
+    )]
+    NotInSandbox(SandboxKind),
+    #[error("the socket of the fleet cannot be handed to it: {0}")]
+    NotBound(io::Error),
+}
 
 impl AttemptTask {
     pub(super) fn token(&self) -> String {
@@ -21,10 +38,10 @@ impl AttemptTask {
 
     /// Returns the variables of the job channel. If they cannot be provided, the attempt is not started, because the
     /// agent would be denied everything that it asks for.
-    pub(super) fn channel_env(&self) -> Result<[(String, String); 2], String> {
+    pub(super) fn channel_env(&self) -> Result<[(String, String); 2], ChannelError> {
         let socket = state::job_socket(&self.engine.home.state).map_err(|error| {
-            let folder = self.engine.home.state.path().display();
-            format!("its agent could not speak to the fleet: the folder of the socket of jobs cannot be made in {folder}: {error}")
+            let folder = self.engine.home.state.path().to_owned();
+            ChannelError::NoFolder { folder, error }
         })?;
         Ok([
             (TOKEN_VARIABLE.to_owned(), self.token()),
@@ -33,21 +50,23 @@ impl AttemptTask {
     }
 
     /// Returns the folder of the job socket for an agent in a sandbox that needs the job channel, or why it cannot have it.
-    pub(super) fn channel_folder(&self, agent: &Agent, kind: SandboxKind) -> Result<Option<PathBuf>, String> {
+    pub(super) fn channel_folder(
+        &self,
+        agent: &Agent,
+        kind: SandboxKind,
+    ) -> Result<Option<PathBuf>, ChannelError> {
         if kind == SandboxKind::None || !agent.needs_job_channel() {
             return Ok(None);
         }
         if kind != SandboxKind::Bubblewrap {
-            return Err(format!(
-                "`permission_mode: ask`, `followups` and `fleet_tools` need a socket of the fleet, and `sandbox: {kind}` lets no agent have one; `sandbox: bubblewrap` does"
-            ));
+            return Err(ChannelError::NotInSandbox(kind));
         }
         let folder = state::job_folder(&self.engine.home.state).and_then(std::fs::canonicalize);
-        folder.map(Some).map_err(|error| format!("the socket of the fleet cannot be handed to it: {error}"))
+        folder.map(Some).map_err(ChannelError::NotBound)
     }
 
     /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's schedule.
-    pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, String> {
+    pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, ChannelError> {
         let mut agent = agent.clone();
         let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
         if !agent.needs_job_channel() {

@@ -1,15 +1,14 @@
-//! Runs the attempt task of a job, and ends it after repeated panics, so that the job is not held forever.
+//! Runs the task of an attempt, and ends it after repeated panics, so that the job is not held forever.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::attempt::Settlement;
 use cowhand_core::job::Outcome;
-use cowhand_core::roster::Agent;
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-use super::attempt::{AttemptTask, Rules};
+use super::AttemptTask;
 use super::workspaces;
 use crate::context::JOB_LEASE;
 use cowhand_run::attempt::Attempt;
@@ -26,7 +25,7 @@ const POLL_EVERY: Duration = Duration::from_millis(100);
 
 impl AttemptTask {
     /// Runs the attempt to its end. After a panic the attempt is recovered, as after a restart.
-    pub(super) async fn supervise(self, fresh: bool) {
+    pub(crate) async fn supervise(self, fresh: bool) {
         let (id, engine) = (self.job.id().clone(), Arc::clone(&self.engine));
         let (mut fresh, mut pause, mut panics) = (fresh, FIRST_PANIC_PAUSE, 0);
         while let Err(panicked) = caught(self.clone().run_to_end(fresh)).await {
@@ -59,27 +58,6 @@ impl AttemptTask {
         let (node, job) = (self.engine.home.node.clone(), self.job.id().clone());
         let held = self.engine.store.renew(node, vec![job], JOB_LEASE, self.now()).await;
         held.map_or(true, |held| held.iter().any(|held| held.epoch == self.epoch))
-    }
-
-    async fn run_to_end(mut self, fresh: bool) {
-        let rules = self.rules();
-        // A recovered attempt continues even if its agent was removed from the config.
-        let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
-        if !fresh || Box::pin(self.launch(&rules)).await {
-            Box::pin(self.run(&rules, fresh)).await;
-        }
-    }
-
-    /// Returns the rules of the job's agent or of its fallback.
-    fn rules(&self) -> Rules {
-        let loaded = self.engine.loaded();
-        // For an agent that was removed from the config, the defaults are sufficient until the attempt ends.
-        let gone = || Agent::new(self.job.agent().clone());
-        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
-        let other = self.fallback.and_then(|number| agent.fallback(number));
-        let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
-        rules.redactor = rules.redactor.and([self.token()]);
-        rules
     }
 
     async fn end_all(&self) {

@@ -9,7 +9,8 @@ use cowhand_core::id::JobId;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::attempt::{AttemptTask, Rules};
+use super::AttemptTask;
+use super::rules::Rules;
 use crate::loaded::Loaded;
 use crate::secrets::redactor_over;
 use crate::state::StateFolder;
@@ -48,7 +49,7 @@ fn unwritten_file(attempt: &Attempt) -> PathBuf {
 }
 
 /// Returns whether the raw output of an attempt is not yet in the job's JSONL.
-pub(super) fn is_unwritten(attempt: &Attempt) -> bool {
+pub(crate) fn is_unwritten(attempt: &Attempt) -> bool {
     unwritten_file(attempt).exists()
 }
 
@@ -88,7 +89,7 @@ fn write_up(
 
 /// Writes the output that an earlier daemon could not write. If the job had a later attempt, nothing is written,
 /// because the output of this one would have to come before it.
-pub(super) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
+pub(crate) fn catch_up(attempt: &Attempt, state: &StateFolder, loaded: &Loaded, now: Timestamp) -> bool {
     let Some((job, number)) = attempt.job().zip(attempt.number()) else { return false };
     if !is_missing(Attempt::new(state.path(), &job, number + 1).folder()) {
         return false;

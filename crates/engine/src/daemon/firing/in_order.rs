@@ -26,7 +26,11 @@ const PREPARE_BACKOFF: Backoff =
     Backoff::doubling(SignedDuration::from_secs(1), SignedDuration::from_mins(1));
 
 /// Prepares the firings of the schedule until none is left. `more` signals new ones.
-pub(super) async fn prepare_in_order(engine: Arc<Engine>, schedule: ScheduleId, more: Arc<Notify>) {
+pub(in crate::daemon) async fn prepare_in_order(
+    engine: Arc<Engine>,
+    schedule: ScheduleId,
+    more: Arc<Notify>,
+) {
     let mut line = Line { engine: &engine, schedule, stuck: HashMap::new() };
     while let Some(again) = line.go_through().await {
         tokio::select! {

@@ -11,7 +11,8 @@ use cowhand_core::policy::Retry;
 use cowhand_core::roster::Agent;
 use tracing::warn;
 
-use super::attempt::{AttemptTask, Rules};
+use super::AttemptTask;
+use super::rules::Rules;
 use cowhand_run::tail::Tailer;
 use cowhand_store::Hearing;
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use cowhand_core::attempt::Settlement;
 use tracing::warn;
 
-use super::attempt::AttemptTask;
+use super::AttemptTask;
 use crate::view::write_whole;
 use cowhand_run::attempt::Attempt;
 use cowhand_run::ending::{Ending, ExitStatus};

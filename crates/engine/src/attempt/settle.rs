@@ -8,7 +8,8 @@ use cowhand_core::job::{MAX_REQUEUES, NotBegun, Outcome};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::attempt::{AttemptTask, MAX_RETRY_PAUSE, Rules};
+use super::AttemptTask;
+use super::rules::Rules;
 use super::unwritten::is_unwritten;
 use crate::context::StopRequest;
 use cowhand_run::attempt::Attempt;
@@ -16,6 +17,7 @@ use cowhand_store::{GivenBack, LAST_WAIT, Settled, StoreError};
 use cowhand_system::fault;
 
 const FIRST_SETTLE_PAUSE: Duration = Duration::from_millis(200);
+const MAX_SETTLE_PAUSE: Duration = Duration::from_secs(30);
 /// Time for which a stopping daemon waits for a store that cannot be written.
 const STOPPING_SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -95,7 +97,7 @@ impl AttemptTask {
                     let message = format!(
                         "{reason}; the job was put back {MAX_REQUEUES} times in a row for this reason"
                     );
-                    return self.start_failed(message, rules).await;
+                    return self.settle(self.start_failed(message), rules).await;
                 }
                 Ok(GivenBack::Began) => {
                     let lost = "lost: nothing is left of it, though something was heard of it before";
@@ -142,6 +144,6 @@ impl AttemptTask {
             tokio::time::sleep(FIRST_SETTLE_PAUSE.min(until - Instant::now())).await;
         }
         tokio::time::sleep(FIRST_SETTLE_PAUSE).await;
-        (pause * 2).min(MAX_RETRY_PAUSE)
+        (pause * 2).min(MAX_SETTLE_PAUSE)
     }
 }

@@ -22,29 +22,38 @@ const KEYS: [&str; 8] = [
     "OPENCODE_API_KEY",
 ];
 
+/// Why the key of a provider cannot stay outside of the sandbox. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CredentialsError {
+    #[error(
+        "`credentials: outside` cannot be had for `runtime: {0}`: nobody knows how its program is told where its provider is"
+    )]
+    Unsupported(&'static str),
+    #[error(
+        "`credentials: outside` needs {variable} in the environment of the daemon, in .env or in `env`: where the provider of {model} is"
+    )]
+    NoAddress { variable: &'static str, model: String },
+    #[error("`credentials: outside` needs {variables} in the environment of the daemon or in .env")]
+    NoKey { variables: String },
+}
+
 /// Removes the provider's key from the environment, and directs the program to the proxy.
 pub(crate) fn from(
     agent: &Agent,
     argv: &mut Vec<String>,
     environment: &mut HashMap<String, String>,
-) -> Result<ProxyCredentials, String> {
+) -> Result<ProxyCredentials, CredentialsError> {
     let runtime = agent.runtime();
     // For Gemini behind an ACP client, variables are sufficient.
     let program = Some(agent.program()).filter(|program| *program == Runtime::Gemini);
-    let provider = description::description(program.unwrap_or(runtime)).provider.ok_or_else(|| {
-        format!(
-            "`credentials: outside` cannot be had for `runtime: {}`: nobody knows how its program is told where its provider is",
-            runtime.name()
-        )
-    })?(agent);
+    let provider = description::description(program.unwrap_or(runtime))
+        .provider
+        .ok_or_else(|| CredentialsError::Unsupported(runtime.name()))?(agent);
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
     let upstream = set(provider.address).unwrap_or_else(|| provider.home.to_owned());
     if upstream.is_empty() {
-        return Err(format!(
-            "`credentials: outside` needs {} in the environment of the daemon, in .env or in `env`: where the provider of {} is",
-            provider.address,
-            agent.settings.model.as_deref().unwrap_or("its model")
-        ));
+        let model = agent.settings.model.as_deref().unwrap_or("its model").to_owned();
+        return Err(CredentialsError::NoAddress { variable: provider.address, model });
     }
     let key = provider.keys.iter().find_map(|(variable, header, before)| {
         let value = format!("{before}{}", set(variable)?);
@@ -54,8 +63,8 @@ pub(crate) fn from(
         ))
     });
     let (key, credentials) = key.ok_or_else(|| {
-        let names = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
-        format!("`credentials: outside` needs {names} in the environment of the daemon or in .env")
+        let variables = provider.keys.iter().map(|(variable, ..)| *variable).collect::<Vec<_>>().join(" or ");
+        CredentialsError::NoKey { variables }
     })?;
     environment.retain(|name, _| !KEYS.contains(&name.as_str()));
     let to = format!("http://{}", proxy::INSIDE);
@@ -70,7 +79,7 @@ mod tests {
     use super::*;
 
     /// Returns the upstream with its header, then argv and environment, for an agent with these settings.
-    fn withheld(settings: &str, variables: &[(&str, &str)]) -> Result<(String, String), String> {
+    fn withheld(settings: &str, variables: &[(&str, &str)]) -> Result<(String, String), CredentialsError> {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.settings = serde_json::from_str(settings).unwrap();
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -140,7 +149,7 @@ mod tests {
                 "needs OPENAI_BASE_URL in the environment of the daemon, in .env or in `env`: where the provider of groq/m is",
             ),
         ] {
-            let why = withheld(settings, &variables).unwrap_err();
+            let why = withheld(settings, &variables).unwrap_err().to_string();
             assert!(why.contains(word), "{settings}: {why}");
         }
     }

@@ -8,8 +8,9 @@ use cowhand_core::sandbox::{Reaches, SandboxKind};
 use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
-use super::attempt::AttemptTask;
-use super::credential_proxy;
+use super::AttemptTask;
+use super::credentials;
+use super::start_error::CannotStart;
 use cowhand_run::launch::Launch;
 use cowhand_run::runtime::description;
 use cowhand_run::sandbox::proxy;
@@ -24,10 +25,10 @@ impl AttemptTask {
         agent: &Agent,
         base: &Path,
         mut launch: Launch,
-    ) -> Result<Launch, String> {
+    ) -> Result<Launch, CannotStart> {
         let asked = agent.sandbox(self.job.schedule(), self.job.confined().is_some());
         if self.job.confined().is_some() && asked.kind == SandboxKind::None {
-            return Err("it is of a stranger's words, and its strict sandbox is none".to_owned());
+            return Err(CannotStart::NoStrictSandbox);
         }
         let mut environment: HashMap<String, String> = launch.environment.iter().cloned().collect();
         let (attempt, loaded) = (self.attempt(), self.engine.loaded());
@@ -58,9 +59,9 @@ impl AttemptTask {
         let Some(mut plan) = sandbox::resolve_plan(&setting)? else { return Ok(launch) };
         plan.talk = self.channel_folder(agent, plan.kind)?;
         if plan.gateway {
-            let credentials = credential_proxy::from(agent, &mut launch.start.argv, &mut environment)?;
+            let credentials = credentials::from(agent, &mut launch.start.argv, &mut environment)?;
             let written = attempt.write_credentials(&credentials);
-            written.map_err(|error| format!("its credentials cannot be handed to its keeper: {error}"))?;
+            written.map_err(CannotStart::CredentialsNotWritten)?;
         }
         let temporary = match plan.kind {
             SandboxKind::None => None,

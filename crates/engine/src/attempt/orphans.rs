@@ -27,14 +27,14 @@ const PROCESSES_END_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// An attempt without a lease that still runs. Its job gets no other attempt on this node until its processes have ended.
 #[derive(Debug)]
-pub(super) struct Orphan {
+pub(crate) struct Orphan {
     engine: Arc<Engine>,
     attempt: Attempt,
     job: JobId,
 }
 
 /// Finds all orphans on this machine. Call it after this node has adopted its leases and before the first plan.
-pub(super) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
+pub(crate) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
     let (state, known) = (engine.home.state.clone(), Arc::clone(engine));
     let found = tokio::task::spawn_blocking(move || {
         let current = |job: &JobId, number| known.is_current(job, number);
@@ -135,12 +135,12 @@ async fn is_of_this_node(engine: &Engine, job: &JobId, number: u32) -> bool {
 }
 
 impl Orphan {
-    pub(super) fn job(&self) -> &JobId {
+    pub(crate) fn job(&self) -> &JobId {
         &self.job
     }
 
     /// Ends the orphan: asks its keeper, then kills the remaining processes.
-    pub(super) async fn end(self) {
+    pub(crate) async fn end(self) {
         let (job, attempt) = (&self.job, &self.attempt);
         warn!(%job, attempt = attempt.name(), "found running, although its lease is gone; ending it");
         if end(attempt).await {

@@ -12,12 +12,13 @@ use cowhand_core::workspace::{Cleanup, IsolationKind, IsolationRules, Workspace}
 use jiff::Timestamp;
 use tracing::{info, warn};
 
+use super::session::NotContinued;
 use crate::context::Engine;
 use crate::prune::files;
-use crate::prune::workspaces::{self as removal, run_git};
+use crate::prune::workspaces::{self as removal, WorkspacesError, run_git};
 use crate::view::write_whole;
 use cowhand_run::redact::Redactor;
-use cowhand_run::workspace::{self, Ground};
+use cowhand_run::workspace::{self, Ground, WorkspaceError};
 use cowhand_store::{KnownWorkspace, StoreError, WorkspaceState};
 use cowhand_system::beneath::Root;
 use cowhand_system::fault;
@@ -30,8 +31,23 @@ pub(super) struct WorkDir {
     pub(super) fresh: bool,
 }
 
-/// Returns the agent's own directory, or the job's workspace, which is made if it does not exist. The error is a sentence.
-pub(super) async fn work_dir(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> Result<WorkDir, String> {
+/// Why a job has no directory to work in. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorkDirError {
+    #[error("cannot look for its workspace: {0}")]
+    NotKnown(StoreError),
+    #[error("cannot write down its workspace: {0}")]
+    NotWritten(StoreError),
+    #[error(transparent)]
+    Workspaces(#[from] WorkspacesError),
+}
+
+/// Returns the agent's own directory, or the job's workspace, which is made if it does not exist.
+pub(super) async fn work_dir(
+    engine: &Arc<Engine>,
+    job: &Job,
+    agent: &Agent,
+) -> Result<WorkDir, WorkDirError> {
     let rules = agent.isolation();
     if rules.kind == IsolationKind::Shared {
         return Ok(WorkDir { directory: agent.directory.clone(), fresh: false });
@@ -42,7 +58,7 @@ pub(super) async fn work_dir(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> 
     };
     let node = engine.home.node.clone();
     let earlier = engine.store.workspace_of(node.clone(), job.id().clone()).await;
-    let earlier = earlier.map_err(|error| format!("cannot look for its workspace: {error}"))?;
+    let earlier = earlier.map_err(WorkDirError::NotKnown)?;
     let folder = folder(engine)?;
     if let Some(known) = earlier {
         let whole = known.state != WorkspaceState::Making;
@@ -59,7 +75,7 @@ pub(super) async fn work_dir(engine: &Arc<Engine>, job: &Job, agent: &Agent) -> 
     let names = branches(&rules.branch(&agent.name, job.id()), job.attempts());
     let (ground, branch) = run_git(move || {
         let branch = ground.first_free(&names)?;
-        Ok((ground, branch))
+        Ok::<_, WorkspaceError>((ground, branch))
     })
     .await?;
     let workspace = Workspace {
@@ -86,9 +102,9 @@ async fn make(
     workspace: Workspace,
     below: PathBuf,
     folder: PathBuf,
-) -> Result<WorkDir, String> {
+) -> Result<WorkDir, WorkDirError> {
     let (store, now) = (&engine.store, engine.clock.now());
-    let unwritten = |error| format!("cannot write down its workspace: {error}");
+    let unwritten = WorkDirError::NotWritten;
     store.note_workspace(workspace.clone(), now).await.map_err(unwritten)?;
     fault::place("workspace-noted");
     let whole = workspace.clone();
@@ -109,24 +125,25 @@ async fn make(
     Ok(WorkDir { directory, fresh: true })
 }
 
-/// Passes the workspace of this directory on to the job, if no other job uses it. The inner error is a sentence.
+/// Passes the workspace of this directory on to the job, if no other job uses it. The inner error says why the session of
+/// that directory cannot continue.
 pub(super) async fn take(
     engine: &Arc<Engine>,
     directory: &Path,
     job: &JobId,
-) -> Result<Result<Option<PathBuf>, String>, StoreError> {
+) -> Result<Result<Option<PathBuf>, NotContinued>, StoreError> {
     let _alone = engine.workspaces.lock().await;
-    let Ok(folder) = folder(engine) else { return Ok(Err("there are no workspaces here".to_owned())) };
+    let Ok(folder) = folder(engine) else { return Ok(Err(NotContinued::NoWorkspaces)) };
     let below = directory.strip_prefix(&folder).ok();
     let is_there = |below: &&Path| Root::open(&folder).and_then(|root| root.directory(below)).is_ok();
     let name = below.filter(is_there).and_then(|below| below.components().next());
     let Some(name) = name else {
-        return Ok(Err(format!("the workspace that it belongs to, {}, is gone", directory.display())));
+        return Ok(Err(NotContinued::WorkspaceGone(directory.to_owned())));
     };
     let (node, path) = (engine.home.node.clone(), folder.join(name));
     Ok(match engine.store.take_workspace(node, path, job.clone()).await? {
         Some(_) => Ok(Some(directory.to_owned())),
-        None => Err("another job works in the workspace that it belongs to".to_owned()),
+        None => Err(NotContinued::WorkspaceBusy),
     })
 }
 
@@ -147,10 +164,9 @@ pub(super) async fn keep_diff(engine: &Arc<Engine>, job: &JobId, redactor: &Reda
         // An empty diff would mean that nothing was changed.
         let text = workspace::diff(&known, &scratch, since.into()).unwrap_or_else(|why| {
             warn!(job = %known.job, "its diff cannot be made: {why}");
-            format!("# cowhand: no diff could be made: {}\n", why.replace('\n', " ")).into_bytes()
+            format!("# cowhand: no diff could be made: {}\n", why.to_string().replace('\n', " ")).into_bytes()
         });
-        let written = write_whole(&state.diff(&known.job), &redactor.redact_bytes(&text));
-        written.map_err(|error| error.to_string())
+        write_whole(&state.diff(&known.job), &redactor.redact_bytes(&text))
     });
     if let Err(error) = kept.await {
         warn!(%job, "its diff is not kept: {error}");
@@ -169,7 +185,7 @@ pub(super) async fn tidy(engine: &Arc<Engine>, job: &JobId) {
 
 /// Removes what no job on this machine needs any more: remains of a crash, workspaces that were kept long enough or
 /// exceed the limit, and branches with commits that exist elsewhere by now.
-pub(super) async fn sweep(engine: Arc<Engine>) {
+pub(crate) async fn sweep(engine: Arc<Engine>) {
     let known = match engine.store.workspaces(engine.home.node.clone()).await {
         Ok(known) => known,
         Err(error) => return warn!("cannot look at the workspaces: {error}"),
@@ -205,7 +221,7 @@ async fn limit(engine: &Arc<Engine>, agent: &AgentName, kept: Vec<KnownWorkspace
     let mut sum: u64 = 0;
     for known in kept {
         let path = known.workspace.path.clone();
-        let size = run_git(move || files::size(&path).map_err(|error| error.to_string())).await;
+        let size = run_git(move || files::size(&path)).await;
         sum = sum.saturating_add(size.unwrap_or_else(|why| {
             warn!(job = %known.workspace.job, "its workspace counts for nothing, since it cannot be measured: {why}");
             0
@@ -274,7 +290,7 @@ async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {
 }
 
 /// Removes the workspaces of jobs that were pruned or deleted.
-pub(super) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
+pub(crate) async fn jobs_removed(engine: Arc<Engine>, jobs: Vec<JobId>) {
     match removal::of(&engine.store, engine.home.node.clone(), jobs).await {
         Ok(known) => {
             for known in known.iter().filter(|known| known.job_status.is_none()) {
@@ -300,6 +316,6 @@ async fn drop_branch(engine: &Arc<Engine>, workspace: Workspace) {
     }
 }
 
-fn folder(engine: &Engine) -> Result<PathBuf, String> {
+fn folder(engine: &Engine) -> Result<PathBuf, WorkspacesError> {
     removal::folder(&engine.home.state)
 }

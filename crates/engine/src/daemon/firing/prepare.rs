@@ -31,7 +31,7 @@ const PREPARE_LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// Time after which an unfinished claim is undone.
 pub(super) const UNFINISHED_CLAIM_TIMEOUT: SignedDuration = SignedDuration::from_mins(5);
 /// Time for which a claim at a work source is valid without a renewal; it is renewed when half of it is over.
-pub(super) const CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(1);
+pub(in crate::daemon) const CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Longest stored note.
 const NOTE_CAP: usize = 2_000;

@@ -1,0 +1,138 @@
+//! May a job start now? [`admit`] is the one place with this rule. The planner asks it for pending jobs, and the store
+//! asks it again in the transaction that claims a job, or that fires and claims one at once. Work items are taken only for
+//! places that [`AgentPlaces`] counts as free.
+
+use jiff::Timestamp;
+
+use super::{Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
+use crate::budget::OverBudget;
+use crate::provider::ProviderWait;
+use crate::roster::Agent;
+
+/// Facts about a job that decide whether it may start, as a snapshot or a transaction reads them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StartFacts<'a> {
+    /// Budget that has no room for another attempt.
+    pub over: Option<OverBudget>,
+    /// Time before which the job does not start.
+    pub not_before: Option<Timestamp>,
+    /// Reason of its schedule.
+    pub hold: Option<ScheduleHold<'a>>,
+    pub places: AgentPlaces,
+    /// True if a running job has the session that the job continues.
+    pub session_busy: bool,
+    /// Reason why its provider takes no job.
+    pub provider: Option<ProviderWait>,
+}
+
+/// Whether a job may start now, or the first reason why not.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Admission<'a> {
+    Admitted,
+    OverBudget(OverBudget),
+    NotBefore(Timestamp),
+    Held(ScheduleHold<'a>),
+    /// The agent has no free place.
+    AtCapacity,
+    SessionBusy,
+    Provider(ProviderWait),
+}
+
+/// Decides whether a job may start now.
+pub fn admit<'a>(facts: &StartFacts<'a>, now: Timestamp) -> Admission<'a> {
+    if let Some(over) = facts.over {
+        return Admission::OverBudget(over);
+    }
+    if let Some(at) = facts.not_before.filter(|at| *at > now) {
+        return Admission::NotBefore(at);
+    }
+    if let Some(hold) = facts.hold {
+        return Admission::Held(hold);
+    }
+    if facts.places.free() == 0 {
+        return Admission::AtCapacity;
+    }
+    if facts.session_busy {
+        return Admission::SessionBusy;
+    }
+    facts.provider.map_or(Admission::Admitted, Admission::Provider)
+}
+
+/// The places of an agent (`max_concurrent`) and how many of them are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AgentPlaces {
+    pub max: u32,
+    pub taken: u32,
+}
+
+impl AgentPlaces {
+    pub const fn free(self) -> u32 {
+        self.max.saturating_sub(self.taken)
+    }
+
+    pub(super) const fn take(&mut self, more: u32) {
+        self.taken = self.taken.saturating_add(more);
+    }
+
+    /// Counts the places that running jobs take.
+    pub(super) fn of_running(agent: &Agent, snapshot: &Snapshot) -> Self {
+        Self::counted(agent, snapshot, |job| matches!(job.state, LiveState::Running { .. }))
+    }
+
+    /// Counts the places that a new job finds taken: those of jobs that run, that would run if there were a place, or that
+    /// were requeued and keep their place. Jobs that their schedule holds do not count. The statement `IN_FRONT` of the
+    /// store repeats the first two of these for one transaction.
+    pub fn of_ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> Self {
+        let is_ready = |job: &LiveJob| match job.state {
+            LiveState::Pending { not_before } => {
+                not_before.is_none_or(|at| at <= now) || job.requeued.keeps_place()
+            }
+            LiveState::Running { .. } => true,
+        };
+        Self::counted(agent, snapshot, |job| is_ready(job) && holds.job(job).is_none())
+    }
+
+    fn counted(agent: &Agent, snapshot: &Snapshot, takes_place: impl Fn(&LiveJob) -> bool) -> Self {
+        let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+        let taken = of_agent.filter(|job| takes_place(job)).count();
+        Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
+    }
+}
+
+/// Returns how many more jobs the agent could run now, in addition to running and ready jobs.
+pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize {
+    AgentPlaces::of_ready(agent, snapshot, &Holds::of(agent, snapshot, now), now).free() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::JobId;
+
+    #[test]
+    fn the_first_reason_decides() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let probe: JobId = "job-2026-01-01-abcdef".parse().unwrap();
+        let free = StartFacts {
+            over: None,
+            not_before: Some(at(10)),
+            hold: None,
+            places: AgentPlaces { max: 2, taken: 1 },
+            session_busy: false,
+            provider: None,
+        };
+        assert_eq!(admit(&free, at(10)), Admission::Admitted);
+        assert_eq!(admit(&free, at(9)), Admission::NotBefore(at(10)));
+        let closed = StartFacts { provider: Some(ProviderWait::Opens(at(20))), ..free };
+        assert_eq!(admit(&closed, at(10)), Admission::Provider(ProviderWait::Opens(at(20))));
+        let busy = StartFacts { session_busy: true, ..closed };
+        assert_eq!(admit(&busy, at(10)), Admission::SessionBusy);
+        for taken in [2, 3] {
+            let full = StartFacts { places: AgentPlaces { max: 2, taken }, ..busy };
+            assert_eq!(admit(&full, at(10)), Admission::AtCapacity);
+            let held = StartFacts { hold: Some(ScheduleHold::Probe(&probe)), ..full };
+            assert_eq!(admit(&held, at(10)), Admission::Held(ScheduleHold::Probe(&probe)));
+            assert_eq!(admit(&held, at(9)), Admission::NotBefore(at(10)));
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! One attempt: from the claim of its job to its settled end.
+//!
+//! [`AttemptTask`] is the task that supervises an attempt. `run_to_end` is its path: an attempt is prepared and launched,
+//! or recovered if an earlier daemon has left it; then it is followed until it ends, and settled.
+
+mod channel;
+pub(crate) mod credentials;
+mod follow;
+pub(crate) mod orphans;
+mod outcome;
+mod outcome_file;
+mod prepare;
+mod rules;
+mod sandbox;
+mod session;
+mod settle;
+mod spending;
+mod start_error;
+mod stop;
+mod supervise;
+pub(crate) mod unwritten;
+pub(crate) mod workspaces;
+
+use std::sync::Arc;
+
+use cowhand_core::attempt::Settlement;
+use cowhand_core::job::{ErrorKind, FailReason, Job, JobError, NotBegun, Outcome, Termination};
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::context::{Engine, StopRequest};
+use cowhand_run::attempt::Attempt;
+use cowhand_run::shortage;
+use cowhand_system::closed::{advice, closed_folder};
+use cowhand_system::fault;
+use cowhand_system::remove::is_missing;
+use prepare::LaunchSpec;
+use rules::Rules;
+use session::SessionStart;
+use start_error::{CannotStart, StartError};
+use stop::StopReason;
+
+/// The task that supervises one attempt of a job.
+#[derive(Clone)]
+pub(crate) struct AttemptTask {
+    engine: Arc<Engine>,
+    job: Job,
+    epoch: i64,
+    stop_requests: watch::Receiver<StopRequest>,
+    /// Index of the fallback to start with.
+    fallback: Option<usize>,
+    /// Reason of the stop, once the daemon has requested it.
+    stopped: Option<StopReason>,
+}
+
+/// Position of an attempt on its path.
+enum Stage {
+    /// Nothing has been started.
+    Start,
+    /// The program ended at once, because the session to continue does not exist.
+    StartWithoutSession,
+    /// The keeper has been started.
+    Follow,
+    /// The attempt has ended.
+    Settle(Settlement),
+    /// The agent was not started, and may be started later.
+    Requeue(NotBegun),
+    /// There is nothing to settle: the daemon detaches, or the job belongs to another node.
+    Leave,
+}
+
+impl AttemptTask {
+    /// Returns the task of a job that this node has claimed with this epoch.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        job: Job,
+        epoch: i64,
+        stop_requests: watch::Receiver<StopRequest>,
+        fallback: Option<usize>,
+    ) -> Self {
+        Self { engine, job, epoch, stop_requests, fallback, stopped: None }
+    }
+
+    async fn run_to_end(mut self, fresh: bool) {
+        let rules = self.rules();
+        // A recovered attempt continues even if its agent was removed from the config.
+        let fresh = fresh && self.engine.loaded().roster.agent(self.job.agent()).is_some();
+        let mut stage = if fresh { Stage::Start } else { self.recovered().await };
+        loop {
+            stage = match stage {
+                Stage::Start => {
+                    let started = Box::pin(self.start(&rules)).await;
+                    self.after_start(started)
+                }
+                Stage::StartWithoutSession => {
+                    let started = Box::pin(self.start_without_session(&rules)).await;
+                    self.after_start(started)
+                }
+                Stage::Follow => Box::pin(self.follow_to_end(&rules)).await,
+                Stage::Settle(settlement) => return self.settle(settlement, &rules).await,
+                Stage::Requeue(why) => return self.requeue(why, &rules).await,
+                Stage::Leave => return,
+            };
+        }
+    }
+
+    /// Finds out how far an attempt came that an earlier daemon, or this task before a panic, has left.
+    async fn recovered(&mut self) -> Stage {
+        if is_missing(self.attempt().folder()) && !self.end_strays().await {
+            return Stage::Requeue(NotBegun::Interrupted);
+        }
+        if let Some(settlement) = self.settled_before().await {
+            return Stage::Settle(settlement);
+        }
+        self.stopped = self.stopped_before().await;
+        Stage::Follow
+    }
+
+    async fn start(&mut self, rules: &Rules) -> Result<(), StartError> {
+        self.clear_folder().await?;
+        let session = self.choose_session(rules).await?;
+        self.start_with(rules, session).await
+    }
+
+    async fn start_without_session(&mut self, rules: &Rules) -> Result<(), StartError> {
+        let session = self.replace_session().await?;
+        self.start_with(rules, session).await
+    }
+
+    async fn start_with(&mut self, rules: &Rules, session: SessionStart) -> Result<(), StartError> {
+        let spec = self.prepare(rules, session).await?;
+        self.launch(&spec).await
+    }
+
+    /// Starts the keeper, which starts the agent.
+    async fn launch(&self, spec: &LaunchSpec) -> Result<(), StartError> {
+        let (attempt, LaunchSpec { agent, launch, prelude, prompt }) = (self.attempt(), spec);
+        let (job, number, runtime) = (self.job.id(), self.job.attempts(), agent.runtime().name());
+        match self.engine.store.set_place(job.clone(), number, &agent.directory, runtime).await {
+            Ok(true) => {}
+            Ok(false) => return Err(StartError::LeaseLost),
+            Err(error) => {
+                warn!(%job, "where it runs is not written, so nobody can go on with it: {error}");
+            }
+        }
+        let program = &self.engine.program;
+        let launched = attempt.launch_after(prelude, program, &launch.start, prompt, &launch.environment);
+        let mut keeper =
+            launched.map_err(|error| CannotStart::Keeper { folder: attempt.folder().to_owned(), error })?;
+        fault::place("launched");
+        // Reaped when it ends, however long that takes. This is not a task of the Tokio runtime, which would wait for it
+        // at shutdown.
+        let reaper = std::thread::Builder::new().spawn(move || keeper.wait());
+        if let Err(error) = reaper {
+            warn!(%job, "nobody waits for its keeper, which will be a zombie: {error}");
+        }
+        info!(%job, agent = %self.job.agent(), attempt = number, "started");
+        Ok(())
+    }
+
+    /// Decides what the result of a start means for the job. No other place does.
+    fn after_start(&self, started: Result<(), StartError>) -> Stage {
+        let error = match started {
+            Ok(()) => return Stage::Follow,
+            Err(error) => error,
+        };
+        match error {
+            StartError::CannotStart(why) => match self.shortage_behind(&why) {
+                Some(shortage) => Stage::Requeue(NotBegun::Shortage(shortage)),
+                None => Stage::Settle(self.start_failed(why.to_string())),
+            },
+            // The output of the command is not examined for shortages, because any text can be in it.
+            StartError::SetupFailed(why) => Stage::Settle(self.start_failed(why)),
+            // The job is not at fault if the store does not answer.
+            StartError::Store(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
+            StartError::LeaseLost => {
+                warn!(job = %self.job.id(), "{error}");
+                self.forget_private();
+                Stage::Leave
+            }
+            StartError::Stopped => self.stopped_before_start(),
+        }
+    }
+
+    /// Explains which resource the machine has run out of, if that is why the attempt cannot be started.
+    fn shortage_behind(&self, why: &CannotStart) -> Option<String> {
+        let message = why.to_string();
+        if shortage::is_named_in(&message) {
+            return Some(message);
+        }
+        // A folder without access is not the job's fault either.
+        closed_folder(self.attempt().folder()).map(|closed| format!("{message}; {}", advice(&closed)))
+    }
+
+    fn stopped_before_start(&self) -> Stage {
+        self.forget_private();
+        match *self.stop_requests.borrow() {
+            StopRequest::Continue | StopRequest::Detach => Stage::Requeue(NotBegun::Interrupted),
+            StopRequest::Cancel | StopRequest::CancelNow => {
+                Stage::Settle(Outcome::Cancelled { how: Termination::NotStarted }.into())
+            }
+            StopRequest::Abandon => Stage::Leave,
+        }
+    }
+
+    /// Returns the settlement of an attempt that could not be started.
+    fn start_failed(&self, message: String) -> Settlement {
+        self.forget_private();
+        let error = JobError { kind: ErrorKind::StartFailed, message };
+        let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
+        Settlement { used_no_tool: true, ..outcome.into() }
+    }
+
+    fn forget_private(&self) {
+        if let Err(error) = self.attempt().forget_private() {
+            warn!(job = %self.job.id(), "its private files are still there: {error}");
+        }
+    }
+
+    fn attempt(&self) -> Attempt {
+        Attempt::new(self.engine.home.state.path(), self.job.id(), self.job.attempts())
+    }
+
+    fn now(&self) -> Timestamp {
+        self.engine.clock.now()
+    }
+}

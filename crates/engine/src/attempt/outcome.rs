@@ -1,0 +1,140 @@
+//! The outcome of an attempt, from the last messages of its program and the end of its processes.
+
+use std::time::Duration;
+
+use cowhand_core::attempt::{Settlement, UsageLimit};
+use cowhand_core::budget::Breach;
+use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Termination};
+use cowhand_core::provider::OnLimit;
+use cowhand_core::shape::Runtime;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::AttemptTask;
+use super::rules::Rules;
+use super::stop::StopReason;
+use crate::hook::metadata;
+use cowhand_run::attempt::Attempt;
+use cowhand_run::ending::{Ending, ExitStatus};
+use cowhand_run::runtime::Finish;
+use cowhand_run::shortage;
+use cowhand_run::tail::Tailer;
+
+/// Time in which a disk has to report its free space. A disk that does not answer, such as that of a server that is away,
+/// is not blamed.
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl AttemptTask {
+    /// Returns the settlement of an attempt whose processes have ended; `None` if this node may not settle the job.
+    pub(super) async fn settlement(
+        &mut self,
+        rules: &Rules,
+        finish: Finish,
+        ending: &Ending,
+        tail: &mut Tailer,
+    ) -> Option<Settlement> {
+        let attempt = self.attempt();
+        let usage = finish.usage.clone().map(|usage| self.priced(usage));
+        // The program may have observed the limit that cowhand passed to it, or an earlier daemon stopped it.
+        let budget = |error: &JobError| error.kind == ErrorKind::Budget;
+        let for_money = matches!(&finish.outcome, Outcome::Failed { error, .. } if budget(error))
+            || (ending.stopped.is_some() && self.stopped.is_none());
+        if for_money && let Some(over) = self.over_in_the_end(usage.as_ref()).await {
+            self.stopped = Some(StopReason::OverBudget(Breach::Over(over)));
+        }
+        // If a command does not report its usage, nothing is known about its use of tools.
+        let tells = usage.is_some() || rules.agent.runtime() != Runtime::Command;
+        let used_no_tool = tells && tail.tool_calls() == 0;
+        let metadata = self.metadata(rules, &attempt);
+        let resets_at = finish.resets_at;
+        let mut outcome = self.outcome(finish, ending)?;
+        if self.stopped.is_none() {
+            blame_full_disk(&attempt, &mut outcome).await;
+        }
+        let limit = self.limit(rules, &outcome, resets_at);
+        let silent = self.reports_usage_at_end() && !matches!(outcome, Outcome::Completed { .. });
+        Some(Settlement {
+            outcome,
+            usage,
+            silent,
+            metadata,
+            breaker: None,
+            used_no_tool,
+            limit,
+            ended_at: (ending.status != ExitStatus::Lost).then_some(ending.at),
+        })
+    }
+
+    /// Returns the outcome; `None` if this node may not settle the job.
+    fn outcome(&self, finish: Finish, ending: &Ending) -> Option<Outcome> {
+        let how = ending.stopped.map_or("", |how| match how {
+            Termination::Forced => " and had to be killed",
+            Termination::Graceful | Termination::NotStarted | Termination::BetweenAttempts => "",
+        });
+        let too_long = |kind, message: String| {
+            let error = JobError { kind, message: format!("{message}{how}") };
+            Some(Outcome::Failed { reason: FailReason::Timeout, error, summary: None })
+        };
+        match self.stopped {
+            Some(StopReason::Abandoned) => None,
+            Some(StopReason::TookTooLong(limit)) => {
+                too_long(ErrorKind::Timeout, format!("it ran longer than {limit:#}"))
+            }
+            Some(StopReason::SilentTooLong(limit)) => {
+                too_long(ErrorKind::Idle, format!("it was silent for {limit:#}"))
+            }
+            // The attempt had no time to end by itself, so its exit status has no meaning.
+            Some(StopReason::OverBudget(over)) => Some(self.stopped_for(&over, finish.usage)),
+            // Without a keeper, nobody recorded the end that the daemon caused.
+            Some(StopReason::Asked) if ending.status == ExitStatus::Lost => {
+                Some(Outcome::Cancelled { how: Termination::Forced })
+            }
+            Some(StopReason::Asked) | None => Some(finish.outcome),
+        }
+    }
+
+    /// Returns the usage limit for which the job has to wait, if its provider refused it for one.
+    fn limit(&self, rules: &Rules, outcome: &Outcome, resets_at: Option<Timestamp>) -> Option<UsageLimit> {
+        let provider = rules.agent.provider().filter(|_| outcome.is_limit())?;
+        let loaded = self.engine.loaded();
+        let on_limit = loaded.roster.providers.get(provider).map(|known| known.on_limit).unwrap_or_default();
+        (on_limit == OnLimit::Park).then_some(UsageLimit { resets_at })
+    }
+
+    /// Reads the metadata that the agent left for its hooks, before the next agent can overwrite it.
+    fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
+        rules.agent.settings.hooks.as_ref()?;
+        let ran_in = attempt.start().ok().map(|start| start.directory);
+        let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
+        let place = metadata::MetadataPlaces {
+            file: rules.agent.settings.metadata_file.as_deref(),
+            directory: &ran_in,
+            workspaces: &self.engine.home.state.workspaces(),
+            writable: &self.engine.loaded().writable,
+        };
+        let mut metadata = metadata::read(&place, self.job.id())?;
+        rules.redactor.redact_value(&mut metadata);
+        Some(metadata)
+    }
+
+    /// Adds dollars from the table of prices if the runtime reported none.
+    pub(super) fn priced(&self, mut usage: JobUsage) -> JobUsage {
+        self.engine.loaded().roster.prices.fill_in(&mut usage);
+        usage.bounded()
+    }
+}
+
+/// Adds to a failure that the disk of the attempt's directory or folder is full, which its agent may not say.
+async fn blame_full_disk(attempt: &Attempt, outcome: &mut Outcome) {
+    if outcome.is_limit() {
+        return;
+    }
+    let Outcome::Failed { error, .. } = outcome else { return };
+    let asked = attempt.on_blocking_thread(|attempt| {
+        let directory = attempt.start().ok().map(|start| start.directory);
+        shortage::full_disk(&[directory.as_deref().unwrap_or(attempt.folder()), attempt.folder()])
+    });
+    if let Ok(Some(full)) = tokio::time::timeout(DISK_TIMEOUT, asked).await {
+        error.message = format!("{}; {full}", error.message);
+    }
+}

@@ -1,0 +1,168 @@
+//! Prepares the launch of an attempt: directory, job channel, sandbox, credentials and `setup`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use cowhand_core::policy::Timeout;
+use cowhand_core::roster::{Agent, JobRestrictions};
+use cowhand_core::shape::Runtime;
+use jiff::SignedDuration;
+use tracing::warn;
+
+use super::AttemptTask;
+use super::orphans;
+use super::rules::Rules;
+use super::session::SessionStart;
+use super::start_error::{CannotStart, StartError};
+use super::workspaces::{self, WorkDir};
+use crate::context::StopRequest;
+use cowhand_run::attempt::{Attempt, Prelude};
+use cowhand_run::launch::{self, Launch};
+use cowhand_run::redact::Redactor;
+use cowhand_run::runtime::SessionChoice;
+use cowhand_run::workspace::{Setup, SetupFailure, set_up};
+use cowhand_system::fault;
+use cowhand_system::remove::is_missing;
+
+/// What is known about an attempt only when it is launched.
+pub(super) struct LaunchSpec {
+    /// The agent with the directory and the allowance of this attempt.
+    pub(super) agent: Agent,
+    /// Command line, environment with the job channel, private files, sandbox.
+    pub(super) launch: Launch,
+    /// Notes for people, and the session that continues.
+    pub(super) prelude: Prelude,
+    pub(super) prompt: String,
+}
+
+/// Prompt of an agent that a usage limit had stopped. It does not say that the limit has ended, because a fallback may
+/// run, or a person may have ended the wait.
+const CONTINUE_PROMPT: &str = "Your provider's usage limit stopped you here. You can go on now: continue your task where you \
+    left off, and do not repeat what is done.";
+
+impl AttemptTask {
+    /// Ends and removes an attempt with the same number that the store does not know: one from after the backup that
+    /// was restored.
+    pub(super) async fn clear_folder(&self) -> Result<(), CannotStart> {
+        let attempt = self.attempt();
+        if is_missing(attempt.folder()) {
+            return Ok(());
+        }
+        warn!(job = %self.job.id(), attempt = attempt.name(), "found an attempt with the same number that the store does not know; it is removed");
+        orphans::end(&attempt).await;
+        attempt.on_blocking_thread(Attempt::clear).await.map_err(CannotStart::FolderNotCleared)
+    }
+
+    /// Prepares everything that the keeper needs. Nothing has been started when it fails.
+    pub(super) async fn prepare(
+        &mut self,
+        rules: &Rules,
+        start: SessionStart,
+    ) -> Result<LaunchSpec, StartError> {
+        if let JobRestrictions::Removed(schedule) = rules.agent.restrictions(&self.job) {
+            return Err(CannotStart::ScheduleRemoved(schedule).into());
+        }
+        let work_dir = match start.directory.clone() {
+            Some(directory) => WorkDir { directory, fresh: false },
+            None => workspaces::work_dir(&self.engine, &self.job, &rules.agent)
+                .await
+                .map_err(CannotStart::Directory)?,
+        };
+        fault::place("workspace-made");
+        let mut agent = rules.agent.clone();
+        agent.directory.clone_from(&work_dir.directory);
+        agent.settings.budget = self.allowance().await;
+        refuse_secret_in_argument(&agent, &rules.redactor)?;
+        let launch = self.with_channel(&agent, &start.session)?;
+        let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
+        let launch = launch.ready().await.map_err(CannotStart::Launch)?;
+        // `setup` gets the agent's environment, which contains the names of these files.
+        self.attempt().write_private(&launch.files).map_err(CannotStart::PrivateFiles)?;
+        if work_dir.fresh {
+            self.set_up(&agent, &launch).await?;
+        }
+        let prompt = if start.goes_on { Some(CONTINUE_PROMPT) } else { self.job.prompt() };
+        let prompt = prompt.unwrap_or_default().to_owned();
+        let prelude = self.prelude(&agent, start);
+        Ok(LaunchSpec { agent, launch, prelude, prompt })
+    }
+
+    /// Builds the command line and the environment of the agent's program, with the job channel.
+    fn with_channel(&self, agent: &Agent, session: &SessionChoice) -> Result<Launch, CannotStart> {
+        let own = launch::own_environment();
+        let loaded = self.engine.loaded();
+        let agent = self.with_job_channel(agent)?;
+        let private = self.attempt().private();
+        let mut launch = Launch::of(&agent, &self.job, session, own, &loaded.variables, &private)?;
+        launch.environment.extend(self.channel_env()?);
+        Ok(launch)
+    }
+
+    /// Runs the setup command of a workspace, if there is one, and stops it when the job is stopped.
+    async fn set_up(&mut self, agent: &Agent, launch: &Launch) -> Result<(), StartError> {
+        let isolation = agent.isolation();
+        let Some(command) = isolation.setup.clone() else { return Ok(()) };
+        let (attempt, stop) = (self.attempt(), Arc::new(AtomicBool::new(false)));
+        let mut environment = launch.environment.clone();
+        environment.push(attempt.mark());
+        let (directory, stopping) = (agent.directory.clone(), Arc::clone(&stop));
+        let patience = isolation.setup_timeout.unwrap_or(Timeout::SETUP).duration();
+        let patience = patience.map(SignedDuration::unsigned_abs);
+        let minder = self.engine.program.clone();
+        let mut running = tokio::task::spawn_blocking(move || {
+            let (command, directory, environment) = (&command, &directory, &environment);
+            let done = set_up(&Setup {
+                minder: &minder,
+                command,
+                directory,
+                environment,
+                patience,
+                stop: &stopping,
+            });
+            // A process that made its own session has left the process group, but still carries the mark.
+            if let Err(error) = attempt.end_strays() {
+                warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
+            }
+            done
+        });
+        let done = loop {
+            tokio::select! {
+                done = &mut running => break done,
+                _ = self.stop_requests.changed() => {}
+            }
+            if *self.stop_requests.borrow_and_update() != StopRequest::Continue {
+                stop.store(true, Ordering::Relaxed);
+                break running.await;
+            }
+        };
+        match done {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(SetupFailure::CannotStart(why))) => Err(CannotStart::SetupNotStarted(why).into()),
+            Ok(Err(SetupFailure::Failed(why))) => Err(StartError::SetupFailed(why)),
+            Ok(Err(SetupFailure::Stopped)) => Err(StartError::Stopped),
+            Err(error) => Err(CannotStart::SetupThread(error).into()),
+        }
+    }
+
+    fn prelude(&self, agent: &Agent, start: SessionStart) -> Prelude {
+        let mut notes = start.notes;
+        if self.fallback.is_some() {
+            let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
+            let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
+            let why = if start.goes_on { "" } else { "its provider is used up; " };
+            notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
+        }
+        let resumed = match start.session {
+            SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => Some(id),
+            SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
+        };
+        Prelude { notes, resumed }
+    }
+}
+
+/// Refuses an agent with a setting that would put a secret into the arguments of the program.
+fn refuse_secret_in_argument(agent: &Agent, redactor: &Redactor) -> Result<(), CannotStart> {
+    let Some(prompt) = agent.settings.system_prompt.as_deref() else { return Ok(()) };
+    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.redact(prompt) != prompt;
+    if shown { Err(CannotStart::SecretInArgument) } else { Ok(()) }
+}

@@ -1,0 +1,63 @@
+//! The rules of the config for one job.
+
+use cowhand_core::breaker::Breaker;
+use cowhand_core::job::Job;
+use cowhand_core::policy::{Retry, Timeout};
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::workspace::Isolation;
+
+use super::AttemptTask;
+use crate::loaded::Loaded;
+use crate::secrets::redactor_over;
+use cowhand_run::redact::Redactor;
+
+/// The rules of the config for this job at its start or recovery.
+pub(super) struct Rules {
+    pub(super) agent: Agent,
+    pub(super) retry: Retry,
+    pub(super) breaker: Option<Breaker>,
+    pub(super) timeout: Timeout,
+    pub(super) idle_timeout: Timeout,
+    pub(super) output_to_file: bool,
+    /// Redactor for all output of the attempt.
+    pub(super) redactor: Redactor,
+}
+
+impl Rules {
+    fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
+        let schedule = agent.restrictions(job).schedule();
+        let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
+            schedule.map(of).or(own).unwrap_or(default)
+        };
+        let mut settings = agent.settings.clone();
+        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
+        Self {
+            retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
+            timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
+            idle_timeout: timeout(
+                |schedule| schedule.idle_timeout,
+                agent.settings.idle_timeout,
+                Timeout::IDLE,
+            ),
+            // A stranger must not be able to pause a schedule.
+            breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
+            output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
+            agent: Agent { settings, ..agent.clone() },
+            redactor: redactor_over(loaded, Some(agent)),
+        }
+    }
+}
+
+impl AttemptTask {
+    /// Returns the rules of the job's agent or of its fallback.
+    pub(super) fn rules(&self) -> Rules {
+        let loaded = self.engine.loaded();
+        // For an agent that was removed from the config, the defaults are sufficient until the attempt ends.
+        let gone = || Agent::new(self.job.agent().clone());
+        let agent = loaded.roster.agent(self.job.agent()).cloned().unwrap_or_else(gone);
+        let other = self.fallback.and_then(|number| agent.fallback(number));
+        let mut rules = Rules::of(&loaded, &other.unwrap_or(agent), &self.job);
+        rules.redactor = rules.redactor.and([self.token()]);
+        rules
+    }
+}

@@ -1,0 +1,204 @@
+//! The session with which an attempt begins, and the directory to which it belongs.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+use cowhand_core::job::{Origin, Outcome};
+use cowhand_core::roster::Agent;
+use cowhand_core::workspace::IsolationKind;
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::AttemptTask;
+use super::rules::Rules;
+use super::start_error::CannotStart;
+use super::workspaces;
+use cowhand_run::runtime::description::SessionRefusal;
+use cowhand_run::runtime::{SessionChoice, description};
+use cowhand_store::{StoreError, StoredSession};
+
+/// The session, directory and notes with which an attempt begins.
+#[derive(Debug, Default)]
+pub(super) struct SessionStart {
+    pub(super) session: SessionChoice,
+    /// Directory the session was started in, if the job has its own workspace.
+    pub(super) directory: Option<PathBuf>,
+    /// Notes for people, written to the output.
+    pub(super) notes: Vec<String>,
+    /// True if the session already contains the task, so that the agent only has to continue.
+    pub(super) goes_on: bool,
+}
+
+/// Why an earlier session does not continue. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotContinued {
+    #[error(transparent)]
+    Unsupported(#[from] SessionRefusal),
+    #[error("it is one of `runtime: {0}`")]
+    OtherRuntime(String),
+    #[error("it is on another machine")]
+    OtherMachine,
+    #[error("it belongs to {}, and the agent works in {}", from.display(), here.display())]
+    OtherDirectory { from: PathBuf, here: PathBuf },
+    #[error("there are no workspaces here")]
+    NoWorkspaces,
+    #[error("the workspace that it belongs to, {}, is gone", .0.display())]
+    WorkspaceGone(PathBuf),
+    #[error("another job works in the workspace that it belongs to")]
+    WorkspaceBusy,
+}
+
+/// Number of bytes of stderr that are searched for the message about a missing session.
+const MAX_STDERR_SEARCHED: u64 = 16 << 10;
+
+impl AttemptTask {
+    /// Chooses the session. A fork begins with a copy of its parent's session; other jobs follow the session policy of
+    /// the agent. A session continues only in the directory to which it belongs.
+    pub(super) async fn choose_session(&self, rules: &Rules) -> Result<SessionStart, StoreError> {
+        let (store, agent) = (&self.engine.store, &rules.agent);
+        if let Some(start) = self.after_limit(agent).await? {
+            return Ok(start);
+        }
+        let forked = match self.job.origin() {
+            Some(Origin::ForkOf(parent)) => Some(parent.clone()),
+            _ => None,
+        };
+        let stored = match (&forked, agent.session_key_of(&self.job)) {
+            (Some(parent), _) => store.session_of(parent.clone()).await?,
+            (None, Some(key)) => {
+                let session = agent.settings.session.clone().unwrap_or_default();
+                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
+                let (agent, job) = (agent.name.clone(), self.job.id().clone());
+                store.newest_session(agent, key, job, since).await?
+            }
+            (None, None) => None,
+        };
+        let Some(stored) = stored else { return Ok(SessionStart::default()) };
+        let of = stored.session_id.clone();
+        let session = if forked.is_some() {
+            SessionChoice::Fork { of, as_id: None }
+        } else {
+            let session = SessionChoice::Resume(of);
+            let runtime = agent.runtime();
+            if let Some(refusal) = description::refusal(runtime, &session) {
+                return Ok(fresh(&stored, &refusal.into()));
+            }
+            session
+        };
+        Ok(match self.place_of(&stored, agent).await? {
+            Ok(directory) => SessionStart { session, directory, ..SessionStart::default() },
+            Err(why) => fresh(&stored, &why),
+        })
+    }
+
+    /// Continues the session of a job that a usage limit stopped. Returns `None` for all other jobs.
+    async fn after_limit(&self, agent: &Agent) -> Result<Option<SessionStart>, StoreError> {
+        let (store, id) = (&self.engine.store, self.job.id());
+        if self.job.parks() == 0 {
+            return Ok(None);
+        }
+        // The session of the last attempt that began: an attempt that could not be started did nothing.
+        let Some(stored) = store.session_of(id.clone()).await? else { return Ok(None) };
+        if !stored.outcome.as_ref().is_some_and(Outcome::is_limit) {
+            return Ok(None);
+        }
+        let session = SessionChoice::Resume(stored.session_id.clone());
+        if let Some(refusal) = description::refusal(agent.runtime(), &session) {
+            return Ok(Some(fresh(&stored, &refusal.into())));
+        }
+        let notes = vec!["a usage limit had stopped it; it goes on with its session".to_owned()];
+        Ok(Some(match self.place_of(&stored, agent).await? {
+            Ok(directory) => SessionStart { session, directory, notes, goes_on: true },
+            Err(why) => fresh(&stored, &why),
+        }))
+    }
+
+    /// Returns the directory in which the session can continue, `None` for the agent's own directory, or why it cannot
+    /// continue.
+    async fn place_of(
+        &self,
+        stored: &StoredSession,
+        agent: &Agent,
+    ) -> Result<Result<Option<PathBuf>, NotContinued>, StoreError> {
+        let runtime = agent.runtime().name();
+        if let Some(other) = stored.runtime.as_deref().filter(|other| *other != runtime) {
+            return Ok(Err(NotContinued::OtherRuntime(other.to_owned())));
+        }
+        // Earlier versions did not store the directory and used the agent's own for all jobs.
+        let Some(directory) = &stored.directory else { return Ok(Ok(None)) };
+        if stored.node != self.engine.home.node {
+            return Ok(Err(NotContinued::OtherMachine));
+        }
+        let own = agent.isolation().kind != IsolationKind::Shared;
+        if !own && *directory == agent.directory {
+            return Ok(Ok(None));
+        }
+        if own {
+            return workspaces::take(&self.engine, directory, self.job.id()).await;
+        }
+        let (from, here) = (directory.clone(), agent.directory.clone());
+        Ok(Err(NotContinued::OtherDirectory { from, here }))
+    }
+
+    /// Returns whether the program ended because the session to continue does not exist.
+    pub(super) fn lost_its_session(&self, rules: &Rules) -> bool {
+        let attempt = self.attempt();
+        let runtime = rules.agent.runtime();
+        let Some(session) = attempt.resumed() else { return false };
+        let mut said = Vec::new();
+        let stderr = File::open(attempt.stderr());
+        // If stderr cannot be read, the attempt is not started again, and its outcome is reported as it is.
+        if let Err(error) = stderr.and_then(|stderr| stderr.take(MAX_STDERR_SEARCHED).read_to_end(&mut said))
+        {
+            warn!(job = %self.job.id(), "whether its session is there cannot be read: {error}");
+        }
+        description::says_missing(runtime, &session, &String::from_utf8_lossy(&said))
+    }
+
+    /// Forgets a session that the program did not find, and clears the folder for a start with a fresh one. The program
+    /// did nothing.
+    pub(super) async fn replace_session(&self) -> Result<SessionStart, CannotStart> {
+        let attempt = self.attempt();
+        let session = attempt.resumed().unwrap_or_default();
+        let note = format!("the session {session} is not there any more; this is a fresh one");
+        info!(job = %self.job.id(), "{note}");
+        self.forget_session(&session).await;
+        match attempt.discard() {
+            Ok(()) => Ok(SessionStart { notes: vec![note], ..SessionStart::default() }),
+            Err(error) => Err(CannotStart::FolderNotClearedAgain { note, error }),
+        }
+    }
+
+    async fn forget_session(&self, session: &str) {
+        let Some(key) = self
+            .engine
+            .loaded()
+            .roster
+            .agent(self.job.agent())
+            .and_then(|agent| agent.session_key_of(&self.job))
+        else {
+            return;
+        };
+        let (agent, job) = (self.job.agent().clone(), self.job.id().clone());
+        let known = self.engine.store.newest_session(agent, key, job, Timestamp::MIN).await;
+        let forgotten = match known {
+            Ok(Some(known)) if known.session_id == session => {
+                self.engine.store.forget_session(known.job).await
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = forgotten {
+            warn!(job = %self.job.id(), "that its session is gone is not written: {error}");
+        }
+    }
+}
+
+fn fresh(stored: &StoredSession, why: &NotContinued) -> SessionStart {
+    let note = format!(
+        "the session {} of {} does not go on: {why}; this is a fresh one",
+        stored.session_id, stored.job
+    );
+    SessionStart { notes: vec![note], ..SessionStart::default() }
+}

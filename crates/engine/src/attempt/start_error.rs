@@ -1,0 +1,69 @@
+//! Reasons why an attempt was not started.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::channel::ChannelError;
+use super::credentials::CredentialsError;
+use super::workspaces::WorkDirError;
+use cowhand_core::id::ScheduleName;
+use cowhand_run::launch::LaunchError;
+use cowhand_run::sandbox::SandboxError;
+use cowhand_store::StoreError;
+
+/// Why an attempt was not started. `AttemptTask::after_start` decides what each variant means for the job.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// If the machine has run out of a resource, the job waits; otherwise it fails.
+    #[error(transparent)]
+    CannotStart(#[from] CannotStart),
+    /// The `setup` command of the workspace failed: the job fails.
+    #[error("{0}")]
+    SetupFailed(String),
+    /// The store does not answer: the job waits.
+    #[error("cannot look for its session: {0}")]
+    Store(#[from] StoreError),
+    /// Another node has settled the attempt: nothing is to be done.
+    #[error("it is not started: its lease is lost, and somebody else has settled it")]
+    LeaseLost,
+    /// A stop was requested before the start.
+    #[error("it was stopped before its start")]
+    Stopped,
+}
+
+/// What cowhand could not do to start an attempt. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CannotStart {
+    #[error("its folder cannot be cleared: {0}")]
+    FolderNotCleared(io::Error),
+    #[error("{note}, but its folder cannot be cleared: {error}")]
+    FolderNotClearedAgain { note: String, error: io::Error },
+    #[error("its schedule `{0}` is not in the config any more, and with it what the job may not do")]
+    ScheduleRemoved(ScheduleName),
+    #[error(transparent)]
+    Directory(#[from] WorkDirError),
+    #[error(
+        "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that"
+    )]
+    SecretInArgument,
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error("it is of a stranger's words, and its strict sandbox is none")]
+    NoStrictSandbox,
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Credentials(#[from] CredentialsError),
+    #[error("its credentials cannot be handed to its keeper: {0}")]
+    CredentialsNotWritten(io::Error),
+    #[error("its private files cannot be written: {0}")]
+    PrivateFiles(io::Error),
+    #[error("{0}")]
+    SetupNotStarted(String),
+    #[error("`setup` cannot be run: {0}")]
+    SetupThread(tokio::task::JoinError),
+    #[error("cannot start a keeper in {}: {error}", folder.display())]
+    Keeper { folder: PathBuf, error: io::Error },
+}

@@ -1,0 +1,259 @@
+//! Every reason to stop an attempt, and how it is stopped. The reason is recorded for a later daemon.
+
+use std::time::Duration;
+
+use cowhand_core::ask::{self, ASK_TIMEOUT, MAX_PAUSED_TIME};
+use cowhand_core::budget::Breach;
+use cowhand_core::interval::Interval;
+use cowhand_core::job::JobState;
+use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
+use cowhand_core::policy::Timeout;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::AttemptTask;
+use super::rules::Rules;
+use crate::context::StopRequest;
+use cowhand_run::attempt::Attempt;
+use cowhand_run::stopped::Stopped;
+use cowhand_run::supervision::StopOutcome;
+use cowhand_system::remove::is_missing;
+
+/// Time that a keeper has to end an attempt before the daemon kills it: the grace periods of the agent and of the
+/// processes it leaves, and a margin. With `hurry` there is no grace period.
+pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+const CANCEL_NOW_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause before processes that could not be listed are searched again.
+const STOP_RETRY_PAUSE: Duration = Duration::from_secs(1);
+
+/// Reason why the daemon stopped an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StopReason {
+    Asked,
+    Abandoned,
+    TookTooLong(SignedDuration),
+    SilentTooLong(SignedDuration),
+    OverBudget(Breach),
+}
+
+/// The times that decide whether an attempt is stopped or killed.
+pub(super) struct Deadlines {
+    began: Moment,
+    silence: Silence,
+    /// Time at which an attempt is killed that was asked to end.
+    kill_at: Option<Instant>,
+}
+
+impl AttemptTask {
+    /// Returns the reason to end the attempt now, apart from timeouts.
+    fn reason(stop_request: StopRequest, over: Option<Breach>) -> Option<StopReason> {
+        match stop_request {
+            StopRequest::Abandon => Some(StopReason::Abandoned),
+            StopRequest::Cancel | StopRequest::CancelNow => Some(StopReason::Asked),
+            StopRequest::Continue | StopRequest::Detach => over.map(StopReason::OverBudget),
+        }
+    }
+
+    /// Returns the timeout that the attempt has exceeded. Time in which it waits for a person does not count for either
+    /// timeout. If the store is not available and the agent may be waiting for an answer, the attempt is not ended.
+    async fn too_long(
+        &self,
+        rules: &Rules,
+        began: Moment,
+        silent_since: Moment,
+        now: Moment,
+    ) -> Option<StopReason> {
+        let over = |limit: Timeout, from| limit.duration().filter(|limit| now.since(from) > *limit);
+        let took = over(rules.timeout, began);
+        let silent = over(rules.idle_timeout, silent_since);
+        took.or(silent)?;
+        let asks = match self.engine.store.asks_of(self.job.id().clone()).await {
+            Ok(asks) => asks,
+            Err(_) if rules.agent.needs_job_channel() => return None,
+            // The agent cannot ask, so it has no asks.
+            Err(_) => Vec::new(),
+        };
+        let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
+        let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
+        let waited = waited.min(longest.max(MAX_PAUSED_TIME));
+        let took = took.filter(|limit| now.since(began) - waited > *limit);
+        let silent = silent.filter(|limit| {
+            let lately = |answered| now.wall.duration_since(answered) <= *limit;
+            !asks.iter().any(|ask| ask.state.since().is_none_or(lately))
+        });
+        took.map(StopReason::TookTooLong).or(silent.map(StopReason::SilentTooLong))
+    }
+
+    /// Returns the times that count for an attempt that is followed from now on.
+    pub(super) async fn deadlines(&self) -> Deadlines {
+        let began = self.began().await;
+        let silence = Silence::begin(began, self.attempt().last_output(), self.engine.clock.moment());
+        Deadlines { began, silence, kill_at: self.stopped.map(|_| Instant::now() + STOP_TIMEOUT) }
+    }
+
+    /// Returns the start of the attempt on both clocks.
+    async fn began(&self) -> Moment {
+        let JobState::Running { since } = *self.job.state() else { return self.engine.clock.moment() };
+        match self.engine.store.attempt_began(self.job.id().clone(), self.job.attempts()).await {
+            Ok(began) => began.unwrap_or_else(|| since.into()),
+            Err(error) => {
+                warn!(job = %self.job.id(), "only the wall clock tells when it was started: {error}");
+                since.into()
+            }
+        }
+    }
+
+    /// Stops the attempt if there is a reason for it, and kills it if it does not end in time.
+    pub(super) async fn stop_if_needed(
+        &mut self,
+        rules: &Rules,
+        stop_request: StopRequest,
+        over: Option<Breach>,
+        deadlines: &mut Deadlines,
+    ) {
+        let attempt = self.attempt();
+        // An attempt over its budget can spend more during the grace period, so its grace period is short.
+        let spends = self.stopped.filter(|stopped| matches!(stopped, StopReason::OverBudget(_)));
+        let mut reason = spends.or_else(|| Self::reason(stop_request, over));
+        if reason.is_none() {
+            let now = self.engine.clock.moment();
+            deadlines.silence.look(attempt.last_output(), now);
+            reason = self.too_long(rules, deadlines.began, deadlines.silence.since, now).await;
+        }
+        if let Some(reason) = reason {
+            let hurry = spends.is_some()
+                || (stop_request == StopRequest::CancelNow && self.stopped == Some(StopReason::Asked));
+            self.stop(reason, hurry, &attempt, &mut deadlines.kill_at).await;
+        }
+    }
+
+    /// Asks the keeper to end the attempt, and asks again with `hurry`. A keeper that cannot be asked, or does not
+    /// obey, is killed with its processes, because neither the job nor a waiting caller may depend on it.
+    async fn stop(
+        &mut self,
+        reason: StopReason,
+        hurry: bool,
+        attempt: &Attempt,
+        kill_at: &mut Option<Instant>,
+    ) {
+        let (job, now) = (self.job.id(), Instant::now());
+        if self.stopped.is_none() || hurry {
+            if self.stopped.is_none() {
+                if reason == StopReason::Abandoned {
+                    warn!(%job, "its lease is lost; ending it here");
+                }
+                self.note_stop(reason, attempt);
+            }
+            let patience = match attempt.on_blocking_thread(Attempt::stop).await {
+                Ok(StopOutcome::TooEarly) => return self.forget_stop(attempt),
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) if hurry => CANCEL_NOW_TIMEOUT,
+                Ok(StopOutcome::Asked | StopOutcome::NoKeeper) => STOP_TIMEOUT,
+                Err(error) => {
+                    warn!(%job, "its keeper cannot be asked to end it: {error}");
+                    Duration::ZERO
+                }
+            };
+            let until = now + patience;
+            *kill_at = Some(kill_at.map_or(until, |at| at.min(until)));
+            self.stopped = Some(reason);
+        }
+        if kill_at.is_some_and(|at| at <= now) {
+            warn!(%job, "it cannot be cancelled in good order and is killed");
+            if let Err(error) = attempt.on_blocking_thread(Attempt::kill).await {
+                warn!(%job, "it cannot be killed at the moment: {error}");
+            }
+            *kill_at = Some(now + CANCEL_NOW_TIMEOUT);
+        }
+    }
+
+    /// Kills the remaining processes of an attempt without a folder, and returns whether there were any.
+    pub(super) async fn end_strays(&self) -> bool {
+        loop {
+            match self.attempt().on_blocking_thread(Attempt::end_strays).await {
+                Ok(any) => return any,
+                Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
+            }
+            tokio::time::sleep(STOP_RETRY_PAUSE).await;
+        }
+    }
+
+    /// Records the reason of the stop. If that fails, the attempt is stopped all the same.
+    fn note_stop(&self, reason: StopReason, attempt: &Attempt) {
+        let written = written(reason).map_or(Ok(()), |why| attempt.note_stop(why));
+        if let Err(error) = written {
+            warn!(job = %self.job.id(), "why it is stopped is not written: {error}");
+        }
+    }
+
+    fn forget_stop(&self, attempt: &Attempt) {
+        if let Err(error) = attempt.forget_stop() {
+            warn!(job = %self.job.id(), "it says that it was stopped, and was not: {error}");
+        }
+    }
+
+    /// Returns why an earlier daemon stopped the attempt, if it did.
+    pub(super) async fn stopped_before(&self) -> Option<StopReason> {
+        let attempt = self.attempt();
+        if is_missing(attempt.folder()) {
+            return None;
+        }
+        let stopped = attempt.on_blocking_thread(Attempt::stopped).await.unwrap_or_else(|error| {
+            warn!(job = %self.job.id(), "why it was stopped is not known: {error}");
+            None
+        });
+        Some(match stopped? {
+            Stopped::Asked => StopReason::Asked,
+            Stopped::TookTooLong { limit_ms } => {
+                StopReason::TookTooLong(SignedDuration::from_millis(limit_ms))
+            }
+            Stopped::SilentTooLong { limit_ms } => {
+                StopReason::SilentTooLong(SignedDuration::from_millis(limit_ms))
+            }
+            Stopped::Unpriced => StopReason::OverBudget(Breach::Unpriced),
+            // The final spending decides this.
+            Stopped::OverBudget => return None,
+        })
+    }
+}
+
+/// Returns the reason as it is stored; `None` if another node has the job.
+fn written(reason: StopReason) -> Option<Stopped> {
+    let millis = |limit: SignedDuration| i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+    match reason {
+        StopReason::Abandoned => None,
+        StopReason::Asked => Some(Stopped::Asked),
+        StopReason::TookTooLong(limit) => Some(Stopped::TookTooLong { limit_ms: millis(limit) }),
+        StopReason::SilentTooLong(limit) => Some(Stopped::SilentTooLong { limit_ms: millis(limit) }),
+        StopReason::OverBudget(Breach::Over(_)) => Some(Stopped::OverBudget),
+        StopReason::OverBudget(Breach::Unpriced) => Some(Stopped::Unpriced),
+    }
+}
+
+/// The time since which an attempt is silent. The files give the time of the last output on the wall clock, which may
+/// be set meanwhile, so only a change of that time counts.
+struct Silence {
+    last_output: Option<Timestamp>,
+    since: Moment,
+}
+
+impl Silence {
+    /// Starts the measurement. For a recovered attempt the time of the last output counts, unless the clock was set
+    /// since the start of the attempt.
+    fn begin(began: Moment, last_output: Option<Timestamp>, now: Moment) -> Self {
+        let is_steady = now.step_since(began).is_some_and(|step| step.abs() < MIN_CLOCK_STEP);
+        let since = match last_output.map(|at| now.wall.duration_since(at)) {
+            Some(ago) if is_steady && !ago.is_negative() => now.plus(-ago),
+            Some(_) => now,
+            None => began,
+        };
+        let since = if since.since(began).is_negative() { began } else { since };
+        Self { last_output, since }
+    }
+
+    fn look(&mut self, last_output: Option<Timestamp>, now: Moment) {
+        if last_output != self.last_output {
+            *self = Self { last_output, since: now };
+        }
+    }
+}

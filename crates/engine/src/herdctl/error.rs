@@ -1,0 +1,35 @@
+//! Why a file of herdctl cannot be imported.
+
+use std::io;
+
+use cowhand_core::id::JobId;
+use cowhand_core::job::RecordError;
+
+/// What is wrong with a file of herdctl. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HerdctlFileError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it is gone")]
+    Gone,
+    #[error("line {line}: {message}")]
+    Yaml { line: u32, message: String },
+    #[error("it is no YAML")]
+    NotYaml,
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("`{key}: {text}` cannot be read")]
+    Field { key: String, text: String },
+    #[error("it has no `{0}`")]
+    Missing(String),
+    #[error("it describes another job, {0}")]
+    OtherJob(JobId),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    #[error("{0:?} is no name of an agent")]
+    NotAnAgent(String),
+    #[error("{0:?} is no name of a schedule")]
+    NotASchedule(String),
+    #[error("agents.{agent}.schedules.{name}: {why}")]
+    InSchedule { agent: String, name: String, why: Box<Self> },
+}

@@ -1,0 +1,64 @@
+//! Why git or the files of a workspace do not do what was asked.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cowhand_core::workspace::IsolationKind;
+use cowhand_system::beneath::NotOpened;
+
+/// Why a workspace cannot be made, compared or removed. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    #[error("cannot run git in {}: {error}", directory.display())]
+    GitNotStarted { directory: PathBuf, error: io::Error },
+    #[error("git {command} took longer than {}s", limit.as_secs())]
+    GitTookTooLong { command: String, limit: Duration },
+    #[error("git was stopped")]
+    GitStopped,
+    /// The message of git, or how it ended.
+    #[error("{0}")]
+    Git(String),
+    #[error("the config of {} is longer than any", .0.display())]
+    ConfigTooLong(PathBuf),
+    #[error("cannot make a {} of {}: {why}", kind.as_str(), directory.display())]
+    NoGround { kind: IsolationKind, directory: PathBuf, why: Box<Self> },
+    #[error("it has no commits yet ({0})")]
+    NoCommits(Box<Self>),
+    #[error("it has no branch or commit {wanted:?} ({why})")]
+    NoSuchBase { wanted: String, why: Box<Self> },
+    #[error("a branch named {branch:?} exists already in {}", repository.display())]
+    BranchExists { branch: String, repository: PathBuf },
+    #[error("{} is not a path in UTF-8", .0.display())]
+    NotUtf8(PathBuf),
+    #[error("a shared directory is not made")]
+    Shared,
+    #[error("there is no directory {} in {base}", below.display())]
+    NoDirectory { below: PathBuf, base: String },
+    #[error("{} cannot be worked in: {error}", directory.display())]
+    NotUsable { directory: PathBuf, error: NotOpened },
+    #[error("{} is not in {}", path.display(), folder.display())]
+    Outside { path: PathBuf, folder: PathBuf },
+    #[error("cannot remove {}: {error}", path.display())]
+    NotRemoved { path: PathBuf, error: io::Error },
+    #[error("cannot look at {}: {error}", path.display())]
+    NotReadable { path: PathBuf, error: NotOpened },
+    #[error("{}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("{} is no directory any more", .0.display())]
+    Gone(PathBuf),
+    #[error("it is no repository any more")]
+    NoRepository,
+    #[error("it belongs to another repository now")]
+    OtherRepository,
+    #[error("its index cannot be read: {0}")]
+    Index(io::Error),
+}
+
+impl WorkspaceError {
+    /// Returns the error of a file that cannot be read, written or removed.
+    pub(super) fn file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::File { path, error }
+    }
+}
