@@ -326,6 +326,11 @@ async fn settle(
     retry: Retry,
     now: Timestamp,
 ) -> Result<Settled, StoreError> {
+    // The lock of the provider comes before that of the job, as in a claim.
+    let provider = match settlement.limit {
+        Some(_) => providers::lock_of_job(tx, &id).await?,
+        None => None,
+    };
     let mut job = jobs::lock(tx, &id).await?;
     if !jobs::is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
@@ -340,9 +345,9 @@ async fn settle(
     // A cancelled job gets no further attempt.
     let cancelled = cancel_asked(tx, &job).await?;
     let retry = if cancelled { Retry::default() } else { retry };
-    let parked = match (limit.filter(|_| !cancelled), &outcome) {
-        (Some(limit), Outcome::Failed { error, .. }) => {
-            providers::park(tx, &id, limit, &error.message, now).await?
+    let parked = match (limit.filter(|_| !cancelled).zip(provider), &outcome) {
+        (Some((limit, provider)), Outcome::Failed { error, .. }) => {
+            Some(providers::park(tx, provider, limit, &error.message, now).await?)
         }
         _ => None,
     };

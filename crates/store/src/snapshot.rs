@@ -12,9 +12,9 @@ use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::database::db::{Row, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{Store, StoreError, providers, schedules};
+use super::{LedgerRow, Store, StoreError, firings, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
@@ -44,6 +44,23 @@ impl Store {
         Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
     }
 
+    /// Reads a snapshot and the newest firings of a schedule at one moment, so that they do not contradict each other.
+    pub async fn snapshot_and_ledger(
+        &self,
+        roster: &Roster,
+        (schedule, limit): (ScheduleId, u32),
+        now: Timestamp,
+    ) -> Result<(Snapshot, Vec<LedgerRow>), StoreError> {
+        let ledger = self.spending(roster, now).await?;
+        let read = self.read(move |tx| {
+            Box::pin(
+                async move { Ok((all(tx, Some(now)).await?, firings::ledger(tx, schedule, limit).await?)) },
+            )
+        });
+        let (snapshot, firings) = read.await?;
+        Ok((Snapshot { ledger, ..snapshot }, firings))
+    }
+
     /// Returns the firings of a schedule that are to be prepared now, in their order.
     pub async fn to_prepare(&self, schedule: ScheduleId) -> Result<Vec<FiringKey>, StoreError> {
         self.read(move |tx| {
@@ -65,31 +82,29 @@ impl Store {
     }
 
     async fn take_snapshot(&self, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move {
-                let clocks = match now {
-                    Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
-                    None => None,
-                };
-                let read = |row: &Row| read(row, clocks.as_ref());
-                let schedules =
-                    schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
-                let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
-                let preparing = tx.all(PREPARING, args![]).await?;
-                let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
-                Ok(Snapshot {
-                    schedules,
-                    jobs,
-                    preparing,
-                    ledger: SpendingLedger::default(),
-                    providers: providers::all(tx).await?,
-                    boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
-                    uptime: Uptime::default(),
-                })
-            })
-        })
-        .await
+        self.read(move |tx| Box::pin(all(tx, now))).await
     }
+}
+
+async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
+    let clocks = match now {
+        Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
+        None => None,
+    };
+    let read = |row: &Row| read(row, clocks.as_ref());
+    let schedules = schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
+    let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
+    let preparing = tx.all(PREPARING, args![]).await?;
+    let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
+    Ok(Snapshot {
+        schedules,
+        jobs,
+        preparing,
+        ledger: SpendingLedger::default(),
+        providers: providers::all(tx).await?,
+        boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
+        uptime: Uptime::default(),
+    })
 }
 
 fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {
