@@ -6,7 +6,8 @@
 //! 1. **ends**: running jobs that have to stop, and those whose lease has expired because their node disappeared;
 //! 2. **firings**: for each schedule that the clock fires, which due times run, which are skipped, missed or coalesced,
 //!    and which wait ([`due`] has the rules for one schedule);
-//! 3. **starts**: pending jobs that have a place, oldest first.
+//! 3. **starts**: pending jobs that have a place, oldest first; the jobs of schedules that the clock fires take turns
+//!    ([`turn`] has the order).
 //!
 //! A job can only start in the plan after its firing: the caller executes the actions, takes a new snapshot and plans
 //! again, until there is nothing left to do before `wake_at`.
@@ -17,6 +18,7 @@ mod held;
 mod overdue;
 mod pending;
 mod slots;
+mod turn;
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,6 +41,7 @@ pub use overdue::Missed;
 pub use pending::AwaitedStart;
 pub use slots::SlotWait;
 use slots::{ProviderSlots, SlotResult};
+use turn::PlaceTurn;
 
 /// State of the store at one moment.
 #[derive(Debug, Clone, Default)]
@@ -197,6 +200,8 @@ pub enum Action {
         outcome: FiringOutcome,
         /// True if the due time was missed and runs now because of `misfire`.
         made_up: bool,
+        /// True if it was due earlier and waited for its calendar to open.
+        after_hours: bool,
     },
     /// Prepare the firing and create its jobs. Repeated until that is done.
     Prepare { schedule: ScheduleId, key: FiringKey },
@@ -262,7 +267,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let holds = Holds::of(agent, snapshot, now);
         let mut places = Places::of(agent, snapshot, &holds, over, now);
-        if let (Some(until), Some(_)) = (places.kept_until, places.full()) {
+        if let Some(until) = places.kept_until.filter(|_| places.is_full()) {
             plan.wake(until);
         }
         for schedule in in_turn(agent, snapshot) {
@@ -276,7 +281,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         }
         match over {
             Some(over) => plan.afterwards(agent, snapshot, over),
-            None => plan.starts(agent, snapshot, &holds, &mut slots),
+            None => plan.starts(agent, snapshot, &holds, &places, &mut slots),
         }
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
@@ -295,23 +300,46 @@ fn in_turn<'a>(agent: &'a Agent, snapshot: &Snapshot) -> Vec<&'a Schedule> {
     schedules
 }
 
-/// Returns how many more jobs the agent could run now, in addition to running and ready jobs.
-pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize {
-    let taken = ready(agent, snapshot, &Holds::of(agent, snapshot, now), now);
-    (agent.max_concurrent as usize).saturating_sub(taken)
+/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs and to ready jobs that
+/// come before.
+pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> usize {
+    let ready = ReadyJobs::of(agent, snapshot, &Holds::of(agent, snapshot, now), now);
+    (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))
 }
 
-/// Counts the jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs of
-/// a paused schedule do not count.
-fn ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> usize {
-    let is_ready = |job: &&LiveJob| match job.state {
-        LiveState::Pending { not_before } => {
-            not_before.is_none_or(|at| at <= now) || job.requeued.keeps_place()
+/// Jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs of a paused
+/// schedule do not count.
+struct ReadyJobs {
+    /// Number of those that come before every new firing.
+    first: usize,
+    /// Turns of the others.
+    queued: Vec<PlaceTurn>,
+}
+
+impl ReadyJobs {
+    fn of(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> Self {
+        let is_ready = |job: &LiveJob| match job.state {
+            LiveState::Pending { not_before } => {
+                not_before.is_none_or(|at| at <= now) || job.requeued.keeps_place()
+            }
+            LiveState::Running { .. } => true,
+        };
+        let mut ready = Self { first: running(agent, snapshot) as usize, queued: Vec::new() };
+        for (job, turn) in snapshot.starting_order(agent) {
+            match turn {
+                _ if !is_ready(job) || holds.job(job).is_some() => {}
+                // An item is claimed for a free place, which no later firing takes.
+                Some(turn) if job.item.is_none() => ready.queued.push(turn),
+                _ => ready.first += 1,
+            }
         }
-        LiveState::Running { .. } => true,
-    };
-    let jobs = snapshot.jobs.iter().filter(|job| job.agent == agent.name).filter(is_ready);
-    jobs.filter(|job| holds.job(job).is_none()).count()
+        ready
+    }
+
+    /// Counts the jobs that come before a firing with this turn.
+    fn before(&self, turn: PlaceTurn) -> usize {
+        self.first + self.queued.iter().filter(|queued| **queued <= turn).count()
+    }
 }
 
 struct Draft {
@@ -385,10 +413,17 @@ impl Draft {
         }
     }
 
-    fn starts(&mut self, agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, slots: &mut ProviderSlots) {
+    fn starts(
+        &mut self,
+        agent: &Agent,
+        snapshot: &Snapshot,
+        holds: &Holds<'_>,
+        places: &Places,
+        slots: &mut ProviderSlots,
+    ) {
         let mut free = agent.max_concurrent.saturating_sub(running(agent, snapshot));
         let mut sessions = snapshot.busy_sessions(agent);
-        for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
+        for (job, turn) in snapshot.starting_order(agent) {
             let LiveState::Pending { not_before } = job.state else { continue };
             match not_before {
                 Some(at) if at > self.now => {
@@ -400,6 +435,8 @@ impl Draft {
                 }
                 // The pause of its schedule ends at a known time, and the probe ends with an event.
                 _ if holds.job(job).is_some() => {}
+                // A firing that has no job yet gets the place, in the next plan.
+                _ if job.item.is_none() && turn.is_some_and(|turn| places.fired_before(turn) >= free) => {}
                 _ if free > 0 => {
                     let session_key = agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
                     // It waits for the job that has its session, and other jobs start before it.
@@ -438,6 +475,8 @@ struct Live<'a> {
     takes_work: bool,
     /// True if its firings have to be prepared.
     needs_preparing: bool,
+    /// Turn of its next firing.
+    turn: PlaceTurn,
 }
 
 impl<'a> Live<'a> {
@@ -445,7 +484,7 @@ impl<'a> Live<'a> {
         let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
         let (takes_work, needs_preparing) = (schedule.takes_work(agent), schedule.needs_preparing(agent));
-        Self { jobs, preparing, takes_work, needs_preparing }
+        Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
     /// Checks whether a firing takes a place when it fires. Preparation may take long or never end, so its job takes a
@@ -470,11 +509,13 @@ fn running(agent: &Agent, snapshot: &Snapshot) -> u32 {
     u32::try_from(running).unwrap_or(u32::MAX)
 }
 
-/// Places of an agent: those of running jobs, those that pending jobs take before any new firing, and those that are
-/// kept free for polls of work sources.
+/// Places of an agent: those of running jobs, those that pending jobs take before a new firing, and those that are kept
+/// free for polls of work sources.
 struct Places {
     max: u32,
-    taken: u32,
+    ready: ReadyJobs,
+    /// Turns of the firings that have no job yet: those of this plan, and polls for which a place is kept.
+    fired: Vec<PlaceTurn>,
     /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
@@ -488,24 +529,36 @@ impl Places {
         over: Option<OverBudget>,
         now: Timestamp,
     ) -> Self {
-        let takes_work = |id: ScheduleId| {
-            agent.schedules.iter().any(|schedule| schedule.id == id && schedule.takes_work(agent))
-        };
-        let looks = snapshot.preparing.iter().filter(|firing| takes_work(firing.schedule));
-        let looks = looks.filter(|firing| !snapshot.is_held_back(firing));
-        let kept: Vec<Timestamp> = looks.filter_map(|firing| firing.keeps_place_until(now)).collect();
-        let taken = u32::try_from(ready(agent, snapshot, holds, now) + kept.len()).unwrap_or(u32::MAX);
-        Self { max: agent.max_concurrent, taken, kept_until: kept.into_iter().min(), over }
+        let (mut fired, mut kept_until) = (Vec::new(), None);
+        for firing in snapshot.preparing.iter().filter(|firing| !snapshot.is_held_back(firing)) {
+            let schedule = agent.schedules.iter().find(|schedule| schedule.id == firing.schedule);
+            let schedule = schedule.filter(|schedule| schedule.takes_work(agent));
+            let Some((schedule, until)) = schedule.zip(firing.keeps_place_until(now)) else { continue };
+            fired.push(snapshot.next_turn(schedule));
+            kept_until = Some(kept_until.map_or(until, |first: Timestamp| first.min(until)));
+        }
+        let ready = ReadyJobs::of(agent, snapshot, holds, now);
+        Self { max: agent.max_concurrent, ready, fired, kept_until, over }
     }
 
     fn take(&mut self, live: &Live<'_>) {
-        self.taken = self.taken.saturating_add(u32::from(live.takes_place()));
+        self.fired.extend(live.takes_place().then_some(live.turn));
     }
 
-    /// Returns the reason to wait if all places are taken.
-    fn full(&self) -> Option<Hold> {
-        (self.taken >= self.max)
-            .then_some(Hold::AtCapacity { running: self.taken.min(self.max), max: self.max })
+    /// Counts the firings without a job that get a place before a job with this turn.
+    fn fired_before(&self, turn: PlaceTurn) -> u32 {
+        u32::try_from(self.fired.iter().filter(|fired| **fired < turn).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Checks whether every place is taken or has a job that waits for it.
+    fn is_full(&self) -> bool {
+        self.ready.first + self.ready.queued.len() + self.fired.len() >= self.max as usize
+    }
+
+    /// Returns the reason to wait if no place is left for the schedule's next firing.
+    fn full(&self, live: &Live<'_>) -> Option<Hold> {
+        let taken = self.ready.before(live.turn) + self.fired.len();
+        (taken >= self.max as usize).then_some(Hold::AtCapacity { running: self.max, max: self.max })
     }
 }
 
