@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
+use cowhand_core::plan::Snapshot;
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use jiff::Timestamp;
@@ -13,7 +15,7 @@ use super::claims::Beginning;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
-use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
+use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions, snapshot};
 
 statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion, prepare_number, note) \
@@ -230,6 +232,23 @@ impl Store {
     /// Returns the ledger of a schedule, the newest rows first.
     pub async fn ledger(&self, schedule: ScheduleId, limit: u32) -> Result<Vec<LedgerRow>, StoreError> {
         self.read(move |tx| Box::pin(ledger(tx, schedule, limit))).await
+    }
+
+    /// Reads a snapshot and the newest firings of a schedule at one moment, so that they do not contradict each other.
+    pub async fn snapshot_and_ledger(
+        &self,
+        roster: &Roster,
+        (schedule, limit): (ScheduleId, u32),
+        now: Timestamp,
+    ) -> Result<(Snapshot, Vec<LedgerRow>), StoreError> {
+        let spent = self.spending(roster, now).await?;
+        let read = self.read(move |tx| {
+            Box::pin(
+                async move { Ok((snapshot::all(tx, Some(now)).await?, ledger(tx, schedule, limit).await?)) },
+            )
+        });
+        let (snapshot, firings) = read.await?;
+        Ok((Snapshot { ledger: spent, ..snapshot }, firings))
     }
 
     /// Returns the newest rows of each schedule in a period, with the jobs that still exist.

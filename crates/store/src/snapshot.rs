@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
-use super::{LedgerRow, Store, StoreError, firings, providers, schedules};
+use super::{Store, StoreError, providers, schedules};
 
 statements! {
     LIVE_JOBS = same "select jobs.id, jobs.agent, jobs.schedule_id, jobs.by_trigger, jobs.status, jobs.not_before, \
@@ -44,23 +44,6 @@ impl Store {
         Ok(Snapshot { ledger, ..self.take_snapshot(Some(now)).await? })
     }
 
-    /// Reads a snapshot and the newest firings of a schedule at one moment, so that they do not contradict each other.
-    pub async fn snapshot_and_ledger(
-        &self,
-        roster: &Roster,
-        (schedule, limit): (ScheduleId, u32),
-        now: Timestamp,
-    ) -> Result<(Snapshot, Vec<LedgerRow>), StoreError> {
-        let ledger = self.spending(roster, now).await?;
-        let read = self.read(move |tx| {
-            Box::pin(
-                async move { Ok((all(tx, Some(now)).await?, firings::ledger(tx, schedule, limit).await?)) },
-            )
-        });
-        let (snapshot, firings) = read.await?;
-        Ok((Snapshot { ledger, ..snapshot }, firings))
-    }
-
     /// Returns the firings of a schedule that are to be prepared now, in their order.
     pub async fn to_prepare(&self, schedule: ScheduleId) -> Result<Vec<FiringKey>, StoreError> {
         self.read(move |tx| {
@@ -86,7 +69,8 @@ impl Store {
     }
 }
 
-async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
+/// Reads a snapshot without spent amounts.
+pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
     let clocks = match now {
         Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
         None => None,
