@@ -108,7 +108,7 @@ fn advice_has_a_placeholder_for_an_id_with_a_secret() {
     }
     scene.start();
     let answer = ask(&scene, "POST", "work/files-canary-in-env/claim", "");
-    let message = json_of(&answer)["message"].as_str().unwrap().to_owned();
+    let message = json_of(&answer)["detail"].as_str().unwrap().to_owned();
     assert!(message.contains("`cowhand work claim ITEM --agent b` (the id contains a secret"), "{message}");
     assert!(!message.contains("canary-in-env"), "{message}");
 }
