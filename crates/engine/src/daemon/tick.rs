@@ -175,8 +175,7 @@ async fn act(
             };
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
             let waited = after_hours.then(|| waited_for_calendar(known, due));
-            let note = misfire.or(refused).or(waited);
-            let firing = NewFiring { schedule, key, due, decision, note };
+            let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused).or(waited) };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, prewarm_cgroup, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
