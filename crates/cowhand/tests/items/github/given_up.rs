@@ -28,7 +28,7 @@ async fn a_label_that_a_person_sets_starts_the_count_anew() {
             "label" => hub.fake.world().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
             "retry" => drop(fleet.retry_item(&id, ItemPlace::default()).await.unwrap()),
             "release" => {
-                drop(fleet.release_item(&id, ItemPlace::default(), ReleaseOptions::default()).await.unwrap())
+                drop(fleet.release_item(&id, ItemPlace::default(), ReleaseOptions::default()).await.unwrap());
             }
             _ => {}
         }
