@@ -42,6 +42,7 @@ pub mod schedule;
 pub mod server;
 pub mod session;
 pub mod shape;
+pub mod shell;
 pub mod size;
 pub mod trigger;
 pub mod trust;

@@ -6,7 +6,8 @@
 //! 1. **ends**: running jobs that have to stop, and those whose lease has expired because their node disappeared;
 //! 2. **firings**: for each schedule that the clock fires, which due times run, which are skipped, missed or coalesced,
 //!    and which wait ([`due`] has the rules for one schedule);
-//! 3. **starts**: pending jobs that have a place, oldest first.
+//! 3. **starts**: pending jobs that have a place, oldest first; the jobs of schedules that the clock fires take turns
+//!    ([`turn`] has the order).
 //!
 //! A job can only start in the plan after its firing: the caller executes the actions, takes a new snapshot and plans
 //! again, until there is nothing left to do before `wake_at`.
@@ -18,6 +19,7 @@ mod held;
 mod overdue;
 mod pending;
 mod slots;
+mod turn;
 
 use std::collections::{HashMap, HashSet};
 
@@ -35,12 +37,14 @@ use crate::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
 use crate::trigger::{FiringKey, TriggerConfig};
 use crate::uptime::Uptime;
 use crate::work::WorkItemId;
+use admit::ReadyJobs;
 pub use admit::{Admission, AgentPlaces, StartFacts, admit, free_places};
 pub use held::{Holds, ScheduleHold};
 pub use overdue::Missed;
 pub use pending::AwaitedStart;
 use slots::ProviderSlots;
 pub use slots::SlotWait;
+use turn::PlaceTurn;
 
 /// State of the store at one moment.
 #[derive(Debug, Clone, Default)]
@@ -200,6 +204,8 @@ pub enum Action {
         outcome: FiringOutcome,
         /// True if the due time was missed and runs now because of `misfire`.
         made_up: bool,
+        /// True if it was due earlier and waited for its calendar to open.
+        after_hours: bool,
     },
     /// Prepare the firing and create its jobs. Repeated until that is done.
     Prepare { schedule: ScheduleId, key: FiringKey },
@@ -265,7 +271,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
         let over = roster.over_budget(agent, &snapshot.ledger, now);
         let holds = Holds::of(agent, snapshot, now);
         let mut places = Places::of(agent, snapshot, &holds, over, now);
-        if let (Some(until), Some(_)) = (places.kept_until, places.full()) {
+        if let Some(until) = places.kept_until.filter(|_| places.is_full()) {
             plan.wake(until);
         }
         for schedule in in_turn(agent, snapshot) {
@@ -277,7 +283,7 @@ pub fn plan(now: Timestamp, roster: &Roster, snapshot: &Snapshot) -> Plan {
                 plan.firings(schedule, record, (&live, snapshot), &mut places, &shared_intervals);
             }
         }
-        plan.starts(agent, snapshot, (&holds, over), &mut slots);
+        plan.starts(agent, snapshot, (&holds, over), &places, &mut slots);
     }
     Plan { actions: plan.actions, wake_at: plan.wake_at }
 }
@@ -358,21 +364,28 @@ impl Draft {
         self.actions.extend(verdict.actions);
     }
 
-    /// Starts the pending jobs of the agent that [`admit`] admits, oldest first, and wakes up for those that wait for a
+    /// Starts the pending jobs of the agent that [`admit`] admits, in their turn, and wakes up for those that wait for a
     /// known time. All other reasons to wait end with an event.
     fn starts(
         &mut self,
         agent: &Agent,
         snapshot: &Snapshot,
         (holds, over): (&Holds<'_>, Option<OverBudget>),
+        firings: &Places,
         slots: &mut ProviderSlots,
     ) {
         let mut places = AgentPlaces::of_running(agent, snapshot);
         let mut sessions = snapshot.busy_sessions(agent);
-        for job in snapshot.jobs.iter().filter(|job| job.agent == agent.name) {
+        for (job, turn) in snapshot.starting_order(agent) {
             let LiveState::Pending { not_before } = job.state else { continue };
+            // A firing that has no job yet gets its place in the next plan.
+            let fired_before = match turn {
+                Some(turn) if job.item.is_none() => firings.fired_before(turn),
+                _ => 0,
+            };
+            let left = places.without(fired_before);
             // Without a place, there is no need to look for the session and the slot.
-            let has_place = places.free() > 0;
+            let has_place = left.free() > 0;
             let session_key = || agent.session_key(job.item.as_ref(), job.chat.as_deref(), job.confined);
             let session_key = has_place.then(session_key).flatten();
             let slot = has_place.then(|| slots.find(agent, job, self.now));
@@ -380,7 +393,7 @@ impl Draft {
                 over,
                 not_before,
                 hold: holds.job(job),
-                places,
+                places: left,
                 session_busy: session_key.as_ref().is_some_and(|key| sessions.contains(key)),
                 provider: slot.as_ref().and_then(|slot| slot.as_ref().err().copied()),
             };
@@ -427,6 +440,8 @@ struct Live<'a> {
     takes_work: bool,
     /// True if its firings have to be prepared.
     needs_preparing: bool,
+    /// Turn of its next firing.
+    turn: PlaceTurn,
 }
 
 impl<'a> Live<'a> {
@@ -434,7 +449,7 @@ impl<'a> Live<'a> {
         let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
         let (takes_work, needs_preparing) = (schedule.takes_work(agent), schedule.needs_preparing(agent));
-        Self { jobs, preparing, takes_work, needs_preparing }
+        Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
     /// Checks whether a firing takes a place when it fires. Preparation may take long or never end, so its job takes a
@@ -453,10 +468,13 @@ impl<'a> Live<'a> {
     }
 }
 
-/// Places of an agent for new firings: those of running jobs, those that pending jobs take before any new firing, and
+/// Places of an agent for new firings: those of running jobs, those that pending jobs take before a new firing, and
 /// those that are kept free for polls of work sources.
 struct Places {
-    of_agent: AgentPlaces,
+    max: u32,
+    ready: ReadyJobs,
+    /// Turns of the firings that have no job yet: those of this plan, and polls for which a place is kept.
+    fired: Vec<PlaceTurn>,
     /// Time at which the first place that is kept becomes available.
     kept_until: Option<Timestamp>,
     over: Option<OverBudget>,
@@ -470,25 +488,36 @@ impl Places {
         over: Option<OverBudget>,
         now: Timestamp,
     ) -> Self {
-        let takes_work = |id: ScheduleId| {
-            agent.schedules.iter().any(|schedule| schedule.id == id && schedule.takes_work(agent))
-        };
-        let looks = snapshot.preparing.iter().filter(|firing| takes_work(firing.schedule));
-        let looks = looks.filter(|firing| !snapshot.is_held_back(firing));
-        let kept: Vec<Timestamp> = looks.filter_map(|firing| firing.keeps_place_until(now)).collect();
-        let mut of_agent = AgentPlaces::of_ready(agent, snapshot, holds, now);
-        of_agent.take(u32::try_from(kept.len()).unwrap_or(u32::MAX));
-        Self { of_agent, kept_until: kept.into_iter().min(), over }
+        let (mut fired, mut kept_until) = (Vec::new(), None);
+        for firing in snapshot.preparing.iter().filter(|firing| !snapshot.is_held_back(firing)) {
+            let schedule = agent.schedules.iter().find(|schedule| schedule.id == firing.schedule);
+            let schedule = schedule.filter(|schedule| schedule.takes_work(agent));
+            let Some((schedule, until)) = schedule.zip(firing.keeps_place_until(now)) else { continue };
+            fired.push(snapshot.next_turn(schedule));
+            kept_until = Some(kept_until.map_or(until, |first: Timestamp| first.min(until)));
+        }
+        let ready = ReadyJobs::of(agent, snapshot, holds, now);
+        Self { max: agent.max_concurrent, ready, fired, kept_until, over }
     }
 
     fn take(&mut self, live: &Live<'_>) {
-        self.of_agent.take(u32::from(live.takes_place()));
+        self.fired.extend(live.takes_place().then_some(live.turn));
     }
 
-    /// Returns the reason to wait if all places are taken.
-    fn full(&self) -> Option<Hold> {
-        let AgentPlaces { max, taken } = self.of_agent;
-        (self.of_agent.free() == 0).then_some(Hold::AtCapacity { running: taken.min(max), max })
+    /// Counts the firings without a job that get a place before a job with this turn.
+    fn fired_before(&self, turn: PlaceTurn) -> u32 {
+        u32::try_from(self.fired.iter().filter(|fired| **fired < turn).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Checks whether every place is taken or has a job that waits for it.
+    fn is_full(&self) -> bool {
+        self.ready.first + self.ready.queued.len() + self.fired.len() >= self.max as usize
+    }
+
+    /// Returns the reason to wait if no place is left for the schedule's next firing.
+    fn full(&self, live: &Live<'_>) -> Option<Hold> {
+        let taken = self.ready.before(live.turn) + self.fired.len();
+        (taken >= self.max as usize).then_some(Hold::AtCapacity { running: self.max, max: self.max })
     }
 }
 

@@ -14,7 +14,7 @@ use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 
 use crate::herdctl::HerdctlError;
-use crate::queues::named_item;
+use crate::queues::NeededNames;
 use cowhand_store::StoreError;
 use cowhand_work::WorkSourceError;
 
@@ -75,13 +75,17 @@ pub enum FleetError {
     NoItem(WorkItemId),
     #[error("{}", in_other_queue(.item, .agent, .verb, .elsewhere))]
     ItemElsewhere { item: WorkItemId, agent: AgentName, verb: &'static str, elsewhere: Vec<AgentName> },
-    /// Queues that have an item of this id, each with the agent to name.
+    #[error("there is no queue {queue:?}; {}", those(.known))]
+    NoQueue { queue: String, known: Vec<String> },
+    #[error("there is no work item {item} in the queue {queue}; `cowhand work list --all` lists them")]
+    NotInQueue { item: WorkItemId, queue: String },
+    /// Queues that have an item of this id, each with what to name.
     #[error("{}", several(.item, .verb, .queues))]
-    SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, Option<AgentName>)> },
+    SeveralItems { item: WorkItemId, verb: &'static str, queues: Vec<(String, NeededNames)> },
     #[error("{0} is not there any more, so it cannot be tried again; its failures are forgotten now")]
     ItemForgotten(WorkItemId),
-    #[error("{item} is held by {by}; {}", let_go(item, by, .agent_needed.as_ref()))]
-    ItemHeld { item: WorkItemId, by: String, agent_needed: Option<AgentName> },
+    #[error("{item} is held by {by}; {}", let_go(item, by, .needed))]
+    ItemHeld { item: WorkItemId, by: String, needed: NeededNames },
     #[error("{item} cannot be tried again: {why}")]
     ItemNotOffered { item: WorkItemId, why: String },
     #[error("{item} cannot be claimed: {why}")]
@@ -133,9 +137,9 @@ pub enum FleetError {
 }
 
 /// Explains how to release an item that somebody in this fleet holds.
-fn let_go(item: &WorkItemId, by: &str, agent_needed: Option<&AgentName>) -> String {
+fn let_go(item: &WorkItemId, by: &str, needed: &NeededNames) -> String {
     if by.contains('@') {
-        format!("`cowhand work release {}` gives it back", named_item(item, agent_needed))
+        format!("`cowhand work release {}` gives it back", needed.command_words(item))
     } else {
         "`cowhand cancel` ends a job and releases its item".to_owned()
     }
@@ -154,24 +158,25 @@ fn in_other_queue(item: &WorkItemId, agent: &AgentName, verb: &str, elsewhere: &
 }
 
 /// Returns the message for an id that several queues have.
-fn several(item: &WorkItemId, verb: &str, queues: &[(String, Option<AgentName>)]) -> String {
-    let mut agents: Vec<&AgentName> = queues.iter().filter_map(|(_, agent)| agent.as_ref()).collect();
-    agents.dedup();
-    if agents.len() == queues.len() {
-        let names: Vec<&str> = agents.iter().map(|agent| agent.as_str()).collect();
-        let commands = agents.iter().map(|agent| format!("`cowhand work {verb} {item} --agent {agent}`"));
-        let commands: Vec<String> = commands.collect();
-        return format!(
-            "there is an item {item} in the queue of each of {}; say which one: {}",
-            names.join(" and "),
-            commands.join(", ")
-        );
+fn several(item: &WorkItemId, verb: &str, queues: &[(String, NeededNames)]) -> String {
+    let command = |needed: &NeededNames| format!("`cowhand work {verb} {}`", needed.command_words(item));
+    let commands = queues.iter().map(|(_, needed)| command(needed)).collect::<Vec<_>>().join(", ");
+    let agents: Option<Vec<&str>> =
+        queues.iter().map(|(_, needed)| needed.agent_needed.as_ref().map(AgentName::as_str)).collect();
+    let place = match agents {
+        Some(agents) => format!("the queue of each of {}", agents.join(" and ")),
+        None => format!("each of {} queues", queues.len()),
+    };
+    format!("there is an item {item} in {place}; say which one: {commands}")
+}
+
+/// Lists the queues of a fleet.
+fn those(queues: &[String]) -> String {
+    if queues.is_empty() {
+        "no agent has one".to_owned()
+    } else {
+        format!("there are: {}", queues.join(", "))
     }
-    let queues: Vec<&str> = queues.iter().map(|(queue, _)| queue.as_str()).collect();
-    format!(
-        "there is an item {item} in each of these queues, which have the same agent: {}; change it in its source",
-        queues.join(", ")
-    )
 }
 
 impl FleetError {

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use cowhand_store::{Store, StoreError};
-pub(crate) use notes::{BY_CHAIN, BY_CHAT, BY_EVENTS, BY_FILTER, MISSED};
+pub(crate) use notes::{AFTER_HOURS, BY_CHAIN, BY_CHAT, BY_EVENTS, BY_FILTER, MISSED};
 pub use notes::{WHEN_COMMAND, because, why_of};
 
 /// State of a schedule.

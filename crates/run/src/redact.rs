@@ -1,5 +1,6 @@
 //! Redaction: known secrets are removed from everything that an agent or a hook says before it is written.
 
+mod advice;
 mod bare;
 mod texts;
 mod token;
@@ -13,6 +14,7 @@ use cowhand_core::config::MASK;
 use cowhand_core::job::Outcome;
 use serde_json::Value;
 
+pub use advice::with_placeholders;
 use bare::Bare;
 use unescaped::Unescaped;
 

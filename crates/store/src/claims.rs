@@ -25,8 +25,8 @@ use super::{
 };
 
 statements! {
-    // Both repeat rules of `plan::AgentPlaces` in core, because only the transaction sees the jobs of all nodes:
-    // the places of running jobs (`of_running`), and those that a new job finds taken (`of_ready`). The second one is
+    // Both repeat rules of `plan::admit` in core, because only the transaction sees the jobs of all nodes:
+    // the places of running jobs (`AgentPlaces`), and those that a new job finds taken (`ReadyJobs`). The second one is
     // simpler: it counts jobs that their schedule holds, and does not count requeued jobs that still wait.
     RUNNING_OF_AGENT = same "select count(*) as taken from jobs where agent = $1 and status = 'running'";
     IN_FRONT = same "select count(*) as taken from jobs where agent = $1 and status in ('pending', 'running') \
@@ -317,6 +317,11 @@ async fn settle(
     retry: Retry,
     now: Timestamp,
 ) -> Result<Settled, StoreError> {
+    // The lock of the provider comes before that of the job, as in a claim.
+    let provider = match settlement.limit {
+        Some(_) => providers::lock_of_job(tx, &id).await?,
+        None => None,
+    };
     let mut job = jobs::lock(tx, &id).await?;
     if !jobs::is_ours(tx, &job, epoch).await? {
         return Ok(Settled::Fenced);
@@ -331,9 +336,9 @@ async fn settle(
     // A cancelled job gets no further attempt.
     let cancelled = cancel_asked(tx, &job).await?;
     let retry = if cancelled { Retry::default() } else { retry };
-    let parked = match (limit.filter(|_| !cancelled), &outcome) {
-        (Some(limit), Outcome::Failed { error, .. }) => {
-            providers::park(tx, &id, limit, &error.message, now).await?
+    let parked = match (limit.filter(|_| !cancelled).zip(provider), &outcome) {
+        (Some((limit, provider)), Outcome::Failed { error, .. }) => {
+            Some(providers::park(tx, provider, limit, &error.message, now).await?)
         }
         _ => None,
     };

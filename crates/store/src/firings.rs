@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus, NewJob};
+use cowhand_core::plan::Snapshot;
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use jiff::Timestamp;
@@ -13,7 +15,7 @@ use super::claims::Beginning;
 use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::database::event_log::Recorded;
-use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions};
+use super::{Starter, Store, StoreError, claims, cursors, jobs, providers, schedules, sessions, snapshot};
 
 statements! {
     ADD_FIRING = same "insert into firings (schedule_id, key, due_at, decided_at, outcome, reason, occasion, prepare_number, note) \
@@ -34,14 +36,14 @@ statements! {
     FIRINGS_BETWEEN = same "select key, due_at, decided_at, outcome, reason, note, job_id from firings \
         where schedule_id = $1 and due_at >= $2 and due_at < $3 order by due_at desc, key desc limit $4";
     JOBS_OF_FIRINGS =
-        sqlite "select firing_key as key, id, status, exit_reason, run_started_at, finished_at from jobs \
+        sqlite "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key in (select value from json_each($2)) order by number"
-        postgres "select firing_key as key, id, status, exit_reason, run_started_at, finished_at from jobs \
+        postgres "select firing_key as key, id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where schedule_id = $1 and firing_key in (select json_array_elements_text(($2::text)::json)) order by number";
     FIRST_JOBS =
-        sqlite "select id, status, exit_reason, run_started_at, finished_at from jobs \
+        sqlite "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where (firing_key is null or schedule_id is null) and id in (select value from json_each($1))"
-        postgres "select id, status, exit_reason, run_started_at, finished_at from jobs \
+        postgres "select id, status, exit_reason, error_message, run_started_at, finished_at from jobs \
             where (firing_key is null or schedule_id is null) and id in (select json_array_elements_text(($1::text)::json))";
 }
 
@@ -109,6 +111,8 @@ pub struct JobOfFiring {
     pub id: JobId,
     pub status: JobStatus,
     pub exit_reason: Option<ExitReason>,
+    /// Error of a job that failed.
+    pub error: Option<String>,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
 }
@@ -227,13 +231,24 @@ impl Store {
 
     /// Returns the ledger of a schedule, the newest rows first.
     pub async fn ledger(&self, schedule: ScheduleId, limit: u32) -> Result<Vec<LedgerRow>, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move {
-                let rows = tx.all(LEDGER, args![schedule, limit]).await?;
-                with_jobs(tx, schedule, &rows).await
-            })
-        })
-        .await
+        self.read(move |tx| Box::pin(ledger(tx, schedule, limit))).await
+    }
+
+    /// Reads a snapshot and the newest firings of a schedule at one moment, so that they do not contradict each other.
+    pub async fn snapshot_and_ledger(
+        &self,
+        roster: &Roster,
+        (schedule, limit): (ScheduleId, u32),
+        now: Timestamp,
+    ) -> Result<(Snapshot, Vec<LedgerRow>), StoreError> {
+        let spent = self.spending(roster, now).await?;
+        let read = self.read(move |tx| {
+            Box::pin(
+                async move { Ok((snapshot::all(tx, Some(now)).await?, ledger(tx, schedule, limit).await?)) },
+            )
+        });
+        let (snapshot, firings) = read.await?;
+        Ok((Snapshot { ledger: spent, ..snapshot }, firings))
     }
 
     /// Returns the newest rows of each schedule in a period, with the jobs that still exist.
@@ -255,6 +270,16 @@ impl Store {
         })
         .await
     }
+}
+
+/// Reads the newest rows of a schedule's ledger.
+pub(super) async fn ledger(
+    tx: &mut Tx<'_>,
+    schedule: ScheduleId,
+    limit: u32,
+) -> Result<Vec<LedgerRow>, StoreError> {
+    let rows = tx.all(LEDGER, args![schedule, limit]).await?;
+    with_jobs(tx, schedule, &rows).await
 }
 
 async fn take_preparing(
@@ -465,6 +490,7 @@ fn read_job(row: &Row) -> Result<JobOfFiring, StoreError> {
         id: row.parse("id")?,
         status: row.parse("status")?,
         exit_reason: row.parse_opt("exit_reason")?,
+        error: row.get("error_message")?,
         started_at: row.time_opt("run_started_at")?,
         finished_at: row.time_opt("finished_at")?,
     })

@@ -1,4 +1,7 @@
 //! Providers: free slots, and until when a provider is used up.
+//!
+//! The lock of a provider is taken before every other lock, by a claim as by a settlement. A transaction that took it after
+//! the lock of an agent or of a job could wait for a claim that waits for that agent or job.
 
 use std::collections::HashMap;
 
@@ -87,24 +90,36 @@ pub(super) async fn started(
     Ok(())
 }
 
+/// Provider of a job, locked until the end of the transaction.
+pub(super) struct LockedProvider {
+    name: String,
+    parked: Option<Parked>,
+}
+
+/// Locks the provider of a job. The provider of a running job does not change, so the row of the job is locked later.
+pub(super) async fn lock_of_job(tx: &mut Tx<'_>, job: &JobId) -> Result<Option<LockedProvider>, StoreError> {
+    let row = tx.one(PROVIDER_OF_JOB, args![job.as_str()]).await?;
+    let Some(name) = row.map_or(Ok(None), |row| row.get::<Option<String>>("provider"))? else {
+        return Ok(None);
+    };
+    let parked = lock(tx, &name).await?.parked;
+    Ok(Some(LockedProvider { name, parked }))
+}
+
 /// Pauses the provider of a job that reached its limit.
 pub(super) async fn park(
     tx: &mut Tx<'_>,
-    job: &JobId,
+    provider: LockedProvider,
     limit: UsageLimit,
     message: &str,
     now: Timestamp,
-) -> Result<Option<Parked>, StoreError> {
-    let row = tx.one(PROVIDER_OF_JOB, args![job.as_str()]).await?;
-    let Some(provider) = row.map_or(Ok(None), |row| row.get::<Option<String>>("provider"))? else {
-        return Ok(None);
-    };
-    let before = lock(tx, &provider).await?.parked;
-    let parked = Parked::met(before.as_ref(), provider, message.to_owned(), limit.resets_at, now);
+) -> Result<Parked, StoreError> {
+    let LockedProvider { name, parked: before } = provider;
+    let parked = Parked::met(before.as_ref(), name, message.to_owned(), limit.resets_at, now);
     let row =
         args![parked.provider.as_str(), parked.since, parked.until, parked.message.as_str(), parked.times];
     tx.execute(PARK, row).await?;
-    Ok(Some(parked))
+    Ok(parked)
 }
 
 async fn lock(tx: &mut Tx<'_>, provider: &str) -> Result<ProviderState, StoreError> {

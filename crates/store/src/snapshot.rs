@@ -12,7 +12,7 @@ use cowhand_core::work::WorkItemId;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use super::database::db::{Row, args};
+use super::database::db::{Row, Tx, args};
 use super::database::dialect::statements;
 use super::{Store, StoreError, providers, schedules};
 
@@ -65,31 +65,30 @@ impl Store {
     }
 
     async fn take_snapshot(&self, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
-        self.read(move |tx| {
-            Box::pin(async move {
-                let clocks = match now {
-                    Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
-                    None => None,
-                };
-                let read = |row: &Row| read(row, clocks.as_ref());
-                let schedules =
-                    schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
-                let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
-                let preparing = tx.all(PREPARING, args![]).await?;
-                let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
-                Ok(Snapshot {
-                    schedules,
-                    jobs,
-                    preparing,
-                    ledger: SpendingLedger::default(),
-                    providers: providers::all(tx).await?,
-                    boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
-                    uptime: Uptime::default(),
-                })
-            })
-        })
-        .await
+        self.read(move |tx| Box::pin(all(tx, now))).await
     }
+}
+
+/// Reads a snapshot without spent amounts.
+pub(super) async fn all(tx: &mut Tx<'_>, now: Option<Timestamp>) -> Result<Snapshot, StoreError> {
+    let clocks = match now {
+        Some(now) => Some(Clocks { now: tx.moment(now), leases: tx.lease_clock(now).await? }),
+        None => None,
+    };
+    let read = |row: &Row| read(row, clocks.as_ref());
+    let schedules = schedules::all(tx).await?.into_iter().map(|schedule| (schedule.id, schedule)).collect();
+    let jobs = tx.all(LIVE_JOBS, args![]).await?.iter().map(read).collect::<Result<_, _>>()?;
+    let preparing = tx.all(PREPARING, args![]).await?;
+    let preparing = preparing.iter().map(read_preparing).collect::<Result<_, _>>()?;
+    Ok(Snapshot {
+        schedules,
+        jobs,
+        preparing,
+        ledger: SpendingLedger::default(),
+        providers: providers::all(tx).await?,
+        boot: tx.moment(Timestamp::UNIX_EPOCH).boot,
+        uptime: Uptime::default(),
+    })
 }
 
 fn read_preparing(row: &Row) -> Result<Preparing, StoreError> {

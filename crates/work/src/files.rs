@@ -171,6 +171,15 @@ impl WorkSource for FilesWorkSource {
         self.blocking(move |files| files.offer(&item)).await
     }
 
+    async fn skipped(&self) -> Result<usize, WorkSourceError> {
+        self.blocking(|files| {
+            let mut skipped = 0;
+            files.each(|looked| skipped += usize::from(looked.is_err()))?;
+            Ok(skipped)
+        })
+        .await
+    }
+
     async fn check(&self) -> Vec<SourceFinding> {
         let findings = self.blocking(|files| Ok(files.findings())).await;
         findings.unwrap_or_else(|error| vec![SourceFinding::of_error("folder", &error)])

@@ -157,6 +157,12 @@ pub trait WorkSource: Send + Sync + std::fmt::Debug {
         Vec::new()
     }
 
+    /// Returns how many things in the source look like items and are none, so that nobody takes them. `check` says why.
+    /// It is called whenever a person looks at the fleet, so it has to be cheap.
+    async fn skipped(&self) -> Result<usize, WorkSourceError> {
+        Ok(0)
+    }
+
     /// Returns how many requests the outside system still allows, if it has a limit.
     fn quota(&self) -> Option<Quota> {
         None

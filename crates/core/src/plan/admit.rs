@@ -1,13 +1,14 @@
 //! May a job start now? [`admit`] is the one place with this rule. The planner asks it for pending jobs, and the store
 //! asks it again in the transaction that claims a job, or that fires and claims one at once. Work items are taken only for
-//! places that [`AgentPlaces`] counts as free.
+//! places that [`free_places`] counts.
 
 use jiff::Timestamp;
 
+use super::turn::PlaceTurn;
 use super::{Holds, LiveJob, LiveState, ScheduleHold, Snapshot};
 use crate::budget::OverBudget;
 use crate::provider::ProviderWait;
-use crate::roster::Agent;
+use crate::roster::{Agent, Schedule};
 
 /// Facts about a job that decide whether it may start, as a snapshot or a transaction reads them.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,38 +71,65 @@ impl AgentPlaces {
         self.max.saturating_sub(self.taken)
     }
 
+    /// Returns the places if so many more were taken.
+    pub(super) const fn without(self, more: u32) -> Self {
+        Self { max: self.max, taken: self.taken.saturating_add(more) }
+    }
+
     pub(super) const fn take(&mut self, more: u32) {
         self.taken = self.taken.saturating_add(more);
     }
 
     /// Counts the places that running jobs take.
     pub(super) fn of_running(agent: &Agent, snapshot: &Snapshot) -> Self {
-        Self::counted(agent, snapshot, |job| matches!(job.state, LiveState::Running { .. }))
+        let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
+        let taken = of_agent.filter(|job| matches!(job.state, LiveState::Running { .. })).count();
+        Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
     }
+}
 
-    /// Counts the places that a new job finds taken: those of jobs that run, that would run if there were a place, or that
-    /// were requeued and keep their place. Jobs that their schedule holds do not count. The statement `IN_FRONT` of the
-    /// store repeats the first two of these for one transaction.
-    pub fn of_ready(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> Self {
+/// Returns how many more jobs of the schedule the agent could run now, in addition to running jobs and to ready jobs that
+/// come before.
+pub fn free_places(now: Timestamp, agent: &Agent, schedule: &Schedule, snapshot: &Snapshot) -> usize {
+    let ready = ReadyJobs::of(agent, snapshot, &Holds::of(agent, snapshot, now), now);
+    (agent.max_concurrent as usize).saturating_sub(ready.before(snapshot.next_turn(schedule)))
+}
+
+/// Jobs that run, that would run if there were a place, or that were requeued and keep their place. Jobs that their
+/// schedule holds do not count. The statement `IN_FRONT` of the store repeats the first two of these for one
+/// transaction.
+pub(super) struct ReadyJobs {
+    /// Number of those that come before every new firing.
+    pub(super) first: usize,
+    /// Turns of the others.
+    pub(super) queued: Vec<PlaceTurn>,
+}
+
+impl ReadyJobs {
+    pub(super) fn of(agent: &Agent, snapshot: &Snapshot, holds: &Holds<'_>, now: Timestamp) -> Self {
         let is_ready = |job: &LiveJob| match job.state {
             LiveState::Pending { not_before } => {
                 not_before.is_none_or(|at| at <= now) || job.requeued.keeps_place()
             }
             LiveState::Running { .. } => true,
         };
-        Self::counted(agent, snapshot, |job| is_ready(job) && holds.job(job).is_none())
+        let first = AgentPlaces::of_running(agent, snapshot).taken as usize;
+        let mut ready = Self { first, queued: Vec::new() };
+        for (job, turn) in snapshot.starting_order(agent) {
+            match turn {
+                _ if !is_ready(job) || holds.job(job).is_some() => {}
+                // An item is claimed for a free place, which no later firing takes.
+                Some(turn) if job.item.is_none() => ready.queued.push(turn),
+                _ => ready.first += 1,
+            }
+        }
+        ready
     }
 
-    fn counted(agent: &Agent, snapshot: &Snapshot, takes_place: impl Fn(&LiveJob) -> bool) -> Self {
-        let of_agent = snapshot.jobs.iter().filter(|job| job.agent == agent.name);
-        let taken = of_agent.filter(|job| takes_place(job)).count();
-        Self { max: agent.max_concurrent, taken: u32::try_from(taken).unwrap_or(u32::MAX) }
+    /// Counts the jobs that come before a firing with this turn.
+    pub(super) fn before(&self, turn: PlaceTurn) -> usize {
+        self.first + self.queued.iter().filter(|queued| **queued <= turn).count()
     }
-}
-
-/// Returns how many more jobs the agent could run now, in addition to running and ready jobs.
-pub fn free_places(now: Timestamp, agent: &Agent, snapshot: &Snapshot) -> usize {
-    AgentPlaces::of_ready(agent, snapshot, &Holds::of(agent, snapshot, now), now).free() as usize
 }
 
 #[cfg(test)]

@@ -137,7 +137,7 @@ impl DueCheck<'_> {
             && self.record.fill
             && !self.is_under_way()
             && places.over.is_none()
-            && places.full().is_none()
+            && places.full(self.live).is_none()
             && is_open()
     }
 
@@ -319,11 +319,11 @@ impl DueCheck<'_> {
     fn hold(&self, places: &Places) -> Option<Hold> {
         match self.overlap() {
             // Its jobs have items of their own, and none of them is in another's way.
-            _ if self.live.takes_work => places.full(),
+            _ if self.live.takes_work => places.full(self.live),
             Overlap::Queue => None,
             Overlap::CancelPrevious if !self.live.is_empty() => None,
             Overlap::Skip if !self.live.is_empty() => Some(Hold::AlreadyRunning),
-            Overlap::Skip | Overlap::CancelPrevious | Overlap::Allow => places.full(),
+            Overlap::Skip | Overlap::CancelPrevious | Overlap::Allow => places.full(self.live),
         }
     }
 
@@ -356,7 +356,10 @@ impl DueResult {
     fn fire(&mut self, look: &DueCheck<'_>, key: FiringKey, due: Timestamp, outcome: FiringOutcome) {
         let is_cron = matches!(look.schedule.trigger, TriggerConfig::Cron { .. });
         let made_up = is_cron && !key.is_fill() && outcome == FiringOutcome::Ran && look.missed(due);
-        self.actions.push(Action::Fire { schedule: look.schedule.id, key, due, outcome, made_up });
+        let waited = look.record.waiting.as_ref().map(|waiting| waiting.reason);
+        let after_hours = !is_cron && !key.is_fill() && waited == Some(SkipReason::OutsideHours);
+        let schedule = look.schedule.id;
+        self.actions.push(Action::Fire { schedule, key, due, outcome, made_up, after_hours });
     }
 
     /// Adds the wait once: the record stores the reason and the start.

@@ -75,9 +75,8 @@ impl Snapshot {
 
     /// Says how many jobs come before one that waits for a place of its agent.
     fn sentence_about_place(&self, agent: &Agent, job: &LiveJob, running: u32) -> String {
-        let of_agent = self.jobs.iter().filter(|job| job.agent == agent.name);
-        let waiting = of_agent.filter(|job| matches!(job.state, LiveState::Pending { .. }));
-        let before = match waiting.take_while(|waits| waits.id != job.id).count() {
+        let order = self.starting_order(agent);
+        let before = match order.iter().take_while(|(waits, _)| waits.id != job.id).count() {
             0 => "it is the next".to_owned(),
             1 => "1 job waits before it".to_owned(),
             more => format!("{more} jobs wait before it"),

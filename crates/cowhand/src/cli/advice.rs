@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use cowhand_core::config::MASK;
+use cowhand_core::shell::shell_word;
+use cowhand_run::redact::with_placeholders;
 
 /// What `-c` named.
 static CONFIG_OPTION: OnceLock<PathBuf> = OnceLock::new();
@@ -26,43 +27,15 @@ pub(super) fn command(verb: &str) -> String {
 /// placeholder.
 pub(super) fn with_config_option(text: &str) -> Cow<'_, str> {
     let option = option(CONFIG_OPTION.get().map(PathBuf::as_path));
-    match without_masked_words(text) {
+    match with_placeholders(text) {
         Some(text) => Cow::Owned(with_option(&text, &option).into_owned()),
         None => with_option(text, &option),
     }
 }
 
-/// Replaces masked words in commands, which nobody could type, by placeholders, and says where the words are. None if there
-/// are no such words.
-fn without_masked_words(text: &str) -> Option<String> {
-    let mut note = None;
-    // Every second part is between backticks.
-    let parts = text.split('`').enumerate().map(|(number, part)| {
-        if number % 2 == 0 || !part.starts_with("cowhand ") || !part.contains(MASK) {
-            return Cow::Borrowed(part);
-        }
-        let (name, whose) = if part.starts_with("cowhand work ") {
-            (
-                "ITEM",
-                "the id contains a secret and is masked in this text; `cowhand work list --all` shows it",
-            )
-        } else {
-            (
-                "NAME",
-                "the name contains a secret and is masked in this text; `cowhand schedule list` shows it",
-            )
-        };
-        note = Some(whose);
-        let words = part.split(' ').map(|word| if word.contains(MASK) { name } else { word });
-        Cow::Owned(words.collect::<Vec<_>>().join(" "))
-    });
-    let replaced = parts.collect::<Vec<_>>().join("`");
-    note.map(|note| format!("{} ({note})", replaced.trim_end_matches('.')))
-}
-
 /// Returns `-c FILE` as it has to be typed.
 pub(super) fn config_argument(config: &Path) -> String {
-    format!("-c {}", quoted(&config.display().to_string()))
+    format!("-c {}", shell_word(&config.display().to_string()))
 }
 
 fn option(asked: Option<&Path>) -> String {
@@ -87,40 +60,9 @@ fn with_option<'t>(text: &'t str, option: &str) -> Cow<'t, str> {
     Cow::Owned(whole)
 }
 
-/// Quotes a text so that a shell reads it as one word.
-fn quoted(word: &str) -> String {
-    let is_plain = |sign: char| sign.is_alphanumeric() || "/._-+,:@%=".contains(sign);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_masked_word_is_no_part_of_a_command() {
-        let of_item =
-            "(the id contains a secret and is masked in this text; `cowhand work list --all` shows it)";
-        let of_name =
-            "(the name contains a secret and is masked in this text; `cowhand schedule list` shows it)";
-        for (text, expected) in [
-            ("`cowhand work retry files-1` has it tried again", None),
-            ("files-*** failed; `cowhand job job-1` shows it", None),
-            (
-                "files-*** failed; `cowhand work retry files-***` has it tried again",
-                Some(format!("files-*** failed; `cowhand work retry ITEM` has it tried again {of_item}")),
-            ),
-            (
-                "a/*** is off; `cowhand schedule enable a/***` turns it on.",
-                Some(format!("a/*** is off; `cowhand schedule enable NAME` turns it on {of_name}")),
-            ),
-        ] {
-            assert_eq!(without_masked_words(text), expected);
-        }
-    }
 
     #[test]
     fn each_command_gets_the_option_once() {

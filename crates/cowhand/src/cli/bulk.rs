@@ -61,7 +61,7 @@ impl BulkArgs {
         let mut matching = Vec::new();
         for status in statuses {
             let filter = JobFilterArgs { status: Some(status), ..self.filter.clone() };
-            matching.extend(filter.jobs(client, None, None).await?.0);
+            matching.extend(filter.jobs::<JobRecord>(client, None, None).await?.0);
         }
         Ok(matching)
     }

@@ -5,10 +5,11 @@ use std::str::FromStr;
 use clap::Args;
 use cowhand_core::id::{AgentName, ScheduleName};
 use cowhand_core::interval::Interval;
-use cowhand_core::job::{JobRecord, JobStatus, TriggerType};
+use cowhand_core::job::{JobStatus, TriggerType};
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
+use serde::de::DeserializeOwned;
 
 use super::location::Connection;
 use super::{Failure, complete};
@@ -145,12 +146,12 @@ impl JobFilterArgs {
 
     /// Returns the matching jobs, the newest first: at most `limit`, or all without a limit. Also returns
     /// whether there are more.
-    pub(super) async fn jobs(
+    pub(super) async fn jobs<T: DeserializeOwned>(
         &self,
         client: &Connection<'_>,
         after: Option<String>,
         limit: Option<usize>,
-    ) -> Result<(Vec<JobRecord>, bool), Failure> {
+    ) -> Result<(Vec<T>, bool), Failure> {
         match pages(client, &self.query(), after.clone(), limit).await {
             // The name of a schedule may contain a slash, so the whole text is tried as a name first.
             Err(problem) if problem.code == Code::NotFound => match self.of_one_schedule() {
@@ -162,18 +163,18 @@ impl JobFilterArgs {
     }
 }
 
-async fn pages(
+async fn pages<T: DeserializeOwned>(
     client: &Connection<'_>,
     query: &str,
     after: Option<String>,
     limit: Option<usize>,
-) -> Result<(Vec<JobRecord>, bool), ApiProblem> {
+) -> Result<(Vec<T>, bool), ApiProblem> {
     let (mut jobs, mut cursor) = (Vec::new(), after);
     loop {
         let after = cursor.map(|after| format!("&after={}", segment(&after))).unwrap_or_default();
         // One more than requested shows whether there are more.
         let wanted = limit.map_or(MAX_JOBS_PER_PAGE, |limit| (limit + 1 - jobs.len()).min(MAX_JOBS_PER_PAGE));
-        let page: Page<JobRecord> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
+        let page: Page<T> = client.get(&format!("jobs?limit={wanted}{query}{after}")).await?;
         jobs.extend(page.items);
         cursor = page.next_cursor;
         match limit {

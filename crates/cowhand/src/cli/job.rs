@@ -202,7 +202,9 @@ pub(super) fn in_short(job: &JobRecord) -> String {
 pub(super) fn in_short_with_why(view: &JobView, alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
-    format!("{}{by}{}", in_short(&view.job), why_pending(view, alone, now))
+    let retry = view.job.retry_of.as_ref().filter(|_| view.job.status == JobStatus::Pending);
+    let retry = retry.map(|of| format!(", a retry of {of}")).unwrap_or_default();
+    format!("{}{by}{retry}{}", in_short(&view.job), why_pending(view, alone, now))
 }
 
 /// `: attempt 1 failed, and it is tried again: exit code 3; attempt 2 starts in 5m (…)`. Empty if it does not wait.

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::filter::JobFilterArgs;
 use super::print::{self, Table};
 use super::{Failure, complete, job, location, number};
+use cowhand_web::api::ListedJob;
 
 #[derive(Debug, Args)]
 pub(super) struct JobsArgs {
@@ -35,15 +36,18 @@ impl JobsArgs {
         location::ask(config, async |client| {
             let limit = (!self.all).then_some(self.limit as usize);
             let after = self.after.as_ref().map(ToString::to_string);
-            let (jobs, more) = self.filter.jobs(client, after, limit).await?;
+            let (listed, more) = self.filter.jobs::<ListedJob>(client, after, limit).await?;
             if self.json {
-                print::json(&jobs);
-            } else if jobs.is_empty() {
+                print::json(&listed);
+                return Ok(());
+            }
+            let jobs: Vec<JobRecord> = listed.into_iter().map(|listed| listed.job).collect();
+            if jobs.is_empty() {
                 print::line("no jobs");
             } else {
                 table(&jobs, Timestamp::now()).print();
             }
-            if let Some(last) = jobs.last().filter(|_| more && !self.json) {
+            if let Some(last) = jobs.last().filter(|_| more) {
                 let (id, filter) = (&last.id, self.filter.arguments());
                 print::note(format!(
                     "there are more; `cowhand jobs{filter} --after {id}` goes on, `--all` shows all"

@@ -112,7 +112,7 @@ impl RetryArgs {
             schedule: None,
             ..self.many.filter.clone()
         };
-        let (later, _) = later.jobs(client, None, None).await?;
+        let (later, _) = later.jobs::<JobRecord>(client, None, None).await?;
         let retried: HashSet<_> = later.into_iter().filter_map(|job| job.retry_of).collect();
         matching.retain(|job| !retried.contains(&job.id));
         Ok(())

@@ -16,8 +16,9 @@ use super::{Failure, complete, job, location, print, removed, schedule};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::UntoldItem;
 use cowhand_engine::queues::given_up::GivenUpItem;
+use cowhand_engine::queues::skipped_files::SkippedFiles;
 use cowhand_web::api::{
-    AgentView, Code, DaemonView, GoneAgent, JobView, Page, StatusView, Waits, left_sentence,
+    AgentView, Code, DaemonView, GoneAgent, ListedJob, Page, StatusView, Waits, left_sentence,
 };
 
 #[derive(Debug, Args)]
@@ -94,6 +95,10 @@ impl StatusArgs {
             stopped.extend(status.given_up.iter().filter(of_agent).map(given_up));
             let of_agent = |item: &&UntoldItem| self.agent.as_ref().is_none_or(|agent| item.agent == *agent);
             stopped.extend(status.untold.iter().filter(of_agent).map(|item| undelivered(item, now)));
+            let of_agent = |skipped: &&SkippedFiles| {
+                self.agent.as_ref().is_none_or(|agent| skipped.agents.contains(agent))
+            };
+            stopped.extend(status.skipped_files.iter().filter(of_agent).map(skipped_files));
             if self.agent.is_some() {
                 print::line("");
                 schedule::table(&schedules, client.is_alone(), now).print();
@@ -172,6 +177,11 @@ pub(super) fn given_up(item: &GivenUpItem) -> String {
     format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
 }
 
+/// Formats the number of files that are no work items.
+pub(super) fn skipped_files(skipped: &SkippedFiles) -> String {
+    format!("{}: {}", print::styled("not taken", print::ODD), print::one_line(&skipped.sentence(), 600))
+}
+
 /// Formats a result that its source has not received yet.
 fn undelivered(item: &UntoldItem, now: Timestamp) -> String {
     let (what, why) = (print::styled("not reported", print::ODD), print::one_line(&item.last_error, 300));
@@ -201,13 +211,12 @@ async fn waiting_jobs(
 ) -> Result<(), Failure> {
     const MAX_JOBS_SHOWN: u32 = 20;
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
-    let pending: Page<JobRecord> =
+    let pending: Page<ListedJob> =
         client.get(&format!("jobs?status=pending&limit={MAX_JOBS_SHOWN}{agent}")).await?;
     let mut waiting: Vec<(AgentName, String, Vec<String>)> = Vec::new();
     let mut first_of = HashSet::new();
     let is_gone = |job: &JobRecord| status.gone.iter().any(|gone| gone.agent == job.agent);
-    for job in pending.items.into_iter().rev().filter(|job| !is_gone(job)) {
-        let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
+    for ListedJob { job, waits } in pending.items.into_iter().rev().filter(|listed| !is_gone(&listed.job)) {
         let is_full =
             |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
         let mut shown_elsewhere = |waits: &Waits| match waits.reason {
@@ -218,7 +227,7 @@ async fn waiting_jobs(
             }
             _ => false,
         };
-        let Some(waits) = view.waits.filter(|waits| !shown_elsewhere(waits)) else { continue };
+        let Some(waits) = waits.filter(|waits| !shown_elsewhere(waits)) else { continue };
         let message = print::one_line(&waits.message, 300);
         let next = job::next_attempt(&waits, now).map(|at| {
             let condition = job::with_daemon(client.is_alone());

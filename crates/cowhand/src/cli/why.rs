@@ -7,6 +7,7 @@ use clap::Args;
 use cowhand_core::duration;
 use cowhand_core::followup::FollowupRefusal;
 use cowhand_core::id::AgentName;
+use cowhand_core::job::JobStatus;
 use cowhand_core::schedule::SkipReason;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -18,7 +19,10 @@ use super::schedule::ScheduleFullName;
 use super::{Failure, complete, job, location, number, removed, status};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 use cowhand_engine::queues::given_up::{GivenUpItem, TakenBy};
-use cowhand_web::api::{AgentView, ApiProblem, FiringView, Page, StatusView, segment};
+use cowhand_engine::queues::skipped_files::SkippedFiles;
+use cowhand_web::api::{
+    AgentView, ApiProblem, FiringJob, FiringView, ScheduleWithFirings, StatusView, segment,
+};
 
 #[derive(Debug, Args)]
 pub(super) struct WhyArgs {
@@ -57,15 +61,20 @@ struct WhyAnswer {
     schedule: ScheduleView,
     firings: Vec<FiringView>,
     given_up: Vec<GivenUpItem>,
+    /// Files in the folders of its work source that are no items.
+    skipped_files: Vec<SkippedFiles>,
 }
 
 impl WhyAnswer {
     async fn of(client: &Connection<'_>, name: &ScheduleFullName, limit: u32) -> Result<Self, ApiProblem> {
-        let (schedule, firings) = of_one_moment(client, name, limit).await?;
-        let mut given_up = client.get::<StatusView>("status").await?.given_up;
+        // One request, so that no firing comes between the state and the firings.
+        let both: ScheduleWithFirings = client.get(&format!("{}?firings={limit}", name.address())).await?;
+        let (schedule, firings) = (both.schedule, both.firings.unwrap_or_default());
+        let StatusView { mut given_up, mut skipped_files, .. } = client.get("status").await?;
         let takes = |by: &TakenBy| by.agent == schedule.agent && by.schedule == schedule.schedule;
         given_up.retain(|item| item.taken_by.iter().any(takes));
-        Ok(Self { schedule, firings, given_up })
+        skipped_files.retain(|skipped| skipped.taken_by.iter().any(takes));
+        Ok(Self { schedule, firings, given_up, skipped_files })
     }
 
     /// Prints how it stands. `without` is the fleet if no daemon runs there and nobody has said so.
@@ -75,6 +84,9 @@ impl WhyAnswer {
         }
         for item in &self.given_up {
             print::prose(&stop(&status::given_up(item)), 0);
+        }
+        for skipped in &self.skipped_files {
+            print::prose(&stop(&status::skipped_files(skipped)), 0);
         }
     }
 
@@ -88,28 +100,6 @@ impl WhyAnswer {
             ledger(&self.firings, now).print();
         }
     }
-}
-
-/// Reads the state of a schedule and its firings, again if a job of it began or ended in between.
-async fn of_one_moment(
-    client: &Connection<'_>,
-    name: &ScheduleFullName,
-    limit: u32,
-) -> Result<(ScheduleView, Vec<FiringView>), ApiProblem> {
-    const MAX_READS: usize = 10;
-    let address = name.address();
-    let stands = |view: &ScheduleView| (view.status, view.last_run_at, view.jobs_waiting, view.preparing);
-    let mut before: ScheduleView = client.get(&address).await?;
-    let mut firings = Vec::new();
-    for _ in 0..MAX_READS {
-        firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit={limit}")).await?.items;
-        let after: ScheduleView = client.get(&address).await?;
-        if stands(&before) == stands(&after) {
-            break;
-        }
-        before = after;
-    }
-    Ok((before, firings))
 }
 
 impl WhyArgs {
@@ -130,10 +120,11 @@ impl WhyArgs {
         let agent: AgentView = client.get(&format!("agents/{}", segment(name.agent.as_str()))).await?;
         let (alone, now) = (client.is_alone(), Timestamp::now());
         if self.json {
-            let WhyAnswer { schedule, firings, given_up } = answer;
+            let WhyAnswer { schedule, firings, given_up, skipped_files } = answer;
             print::json(&json!({
                 "schedule": schedule, "daemon_running": !alone, "firings": firings,
                 "followup_refused": agent.followup_refused, "given_up": given_up,
+                "skipped_files": skipped_files,
             }));
             return Ok(());
         }
@@ -393,9 +384,11 @@ fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String>
                 duration::until(now, until)
             )
         }
-        (_, Some(until)) if it == "It waits" => {
+        (reason, Some(until)) if it == "It waits" => {
             let (when, condition) = (duration::until(now, until), job::with_daemon(alone));
-            format!("It waits, and goes on {when} at the latest{condition}: {}", stop(&note))
+            // The time of a retry is exact. A limit or a lack of money may end before its time.
+            let latest = if reason == Some(SkipReason::Requeued) { "" } else { " at the latest" };
+            format!("It waits, and goes on {when}{latest}{condition}: {}", stop(&note))
         }
         (_, Some(until)) => {
             format!("{it}, until {until:.0} at the latest: {}", stop(&note))
@@ -421,10 +414,18 @@ fn ledger(firings: &[FiringView], now: Timestamp) -> Table {
             table.row([due, firing.outcome.clone(), why, job]);
             continue;
         };
-        table.row([due, first.status.to_string(), why, first.id.to_string()]);
+        let error = first_error_line(first).map(|error| format!("{why}; {error}"));
+        table.row([due, first.status.to_string(), error.unwrap_or(why), first.id.to_string()]);
         for job in others {
-            table.row([String::new(), job.status.to_string(), String::new(), job.id.to_string()]);
+            let error = first_error_line(job).unwrap_or_default();
+            table.row([String::new(), job.status.to_string(), error, job.id.to_string()]);
         }
     }
     table
+}
+
+/// Formats the first line of the error of a job that failed.
+fn first_error_line(job: &FiringJob) -> Option<String> {
+    let error = job.error.as_deref().filter(|_| job.status == JobStatus::Failed)?;
+    Some(format!("the job failed: {}", print::one_line(error.lines().next()?, 300)))
 }

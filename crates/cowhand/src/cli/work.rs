@@ -35,6 +35,9 @@ pub(super) struct WorkListArgs {
     /// Only the queues of this agent
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
+    /// Only the queue of this name
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
     /// Include claimed items
     #[arg(long)]
     all: bool,
@@ -60,6 +63,9 @@ pub(super) struct WorkItemArgs {
     /// Agent with the item in its queues, if several queues have such an item
     #[arg(long, add = complete::agents())]
     agent: Option<AgentName>,
+    /// Queue with the item, as `work list` shows it, if several queues of the agent have such an item
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
     /// Print the item as JSON
     #[arg(long)]
     json: bool,
@@ -117,22 +123,23 @@ impl WorkVerb {
         match self {
             Self::List(list) => list.run(config),
             Self::Show(one) => {
-                let address = format!("work/{}{}", one.id, query(one.agent.as_ref(), false));
+                let address =
+                    format!("work/{}{}", one.id, query(one.agent.as_ref(), one.queue.as_deref(), false));
                 let view = location::ask(config, async |client| Ok(client.get(&address).await?))?;
                 show(&view, one.json);
                 Ok(())
             }
             Self::Claim(one) => {
                 let person = std::env::var("USER").ok().filter(|name| !name.is_empty());
-                let asked = ClaimAsked { agent: one.agent.clone(), person };
+                let asked = ClaimAsked { agent: one.agent.clone(), queue: one.queue.clone(), person };
                 one.change(config, "claim", &asked, "claimed")
             }
             Self::Release(WorkReleaseArgs { one, reason }) => {
-                let asked = ReleaseAsked { agent: one.agent.clone(), reason };
+                let asked = ReleaseAsked { agent: one.agent.clone(), queue: one.queue.clone(), reason };
                 one.change(config, "release", &asked, "released")
             }
             Self::Retry(one) => {
-                let asked = RetryAsked { agent: one.agent.clone() };
+                let asked = RetryAsked { agent: one.agent.clone(), queue: one.queue.clone() };
                 one.change(config, "retry", &asked, "offered again")
             }
             Self::Complete(WorkCompleteArgs { one, summary, outcome }) => {
@@ -146,16 +153,18 @@ impl WorkVerb {
                     Some(WorkOutcome::Partial) => "partly done",
                     Some(WorkOutcome::Success) | None => "completed",
                 };
-                let asked = CompleteAsked { agent: one.agent.clone(), outcome, summary };
+                let (agent, queue) = (one.agent.clone(), one.queue.clone());
+                let asked = CompleteAsked { agent, queue, outcome, summary };
                 one.change(config, "complete", &asked, done)
             }
         }
     }
 }
 
-fn query(agent: Option<&AgentName>, all: bool) -> String {
+fn query(agent: Option<&AgentName>, queue: Option<&str>, all: bool) -> String {
     let agent = agent.map(|agent| format!("&agent={agent}")).unwrap_or_default();
-    format!("?all={}{agent}", u8::from(all))
+    let queue = queue.map(|queue| format!("&queue={}", segment(queue))).unwrap_or_default();
+    format!("?all={}{agent}{queue}", u8::from(all))
 }
 
 impl WorkItemArgs {
@@ -209,7 +218,8 @@ impl WorkListArgs {
     }
 
     fn run(self, config: Option<&Path>) -> Result<(), Failure> {
-        let address = format!("work{}{}", query(self.agent.as_ref(), self.all), self.filters());
+        let address =
+            format!("work{}{}", query(self.agent.as_ref(), self.queue.as_deref(), self.all), self.filters());
         let page: WorkView = location::ask(config, async |client| Ok(client.get(&address).await?))?;
         let trouble = page.problems.iter().map(|problem| format!("{}: {}", problem.queue, problem.message));
         let trouble = trouble.collect::<Vec<_>>().join("\n");
@@ -230,18 +240,23 @@ impl WorkListArgs {
         }
         let now = Timestamp::now();
         let left: Vec<String> = page.items.iter().filter_map(left_for_a_person).collect();
-        let mut table = Table::new(&["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"])
-            .optional_columns(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
+        // The name of a queue is long, and it is shown only where a command has to name it.
+        let with_queues = page.items.iter().any(|view| view.needed.queue_needed.is_some());
+        let mut columns = vec!["ITEM", "STATUS", "PRIORITY", "AGE", "AGENTS", "TITLE"];
+        columns.extend(with_queues.then_some("QUEUE"));
+        let mut table = Table::new(&columns).optional_columns(&["AGE", "AGENTS", "PRIORITY", "TITLE"]);
         for view in page.items {
             let agents: Vec<&str> = view.agents.iter().map(AgentName::as_str).collect();
-            table.row([
+            let mut row = vec![
                 view.item.id.to_string(),
                 status(&view),
                 view.item.priority.as_str().to_owned(),
                 duration::from_now(now, view.item.created_at),
                 agents.join(", "),
                 print::cell(&view.item.title),
-            ]);
+            ];
+            row.extend(with_queues.then_some(view.queue));
+            table.row(row);
         }
         table.print();
         for line in left {
@@ -291,6 +306,7 @@ fn show(view: &ItemView, json: bool) {
         ("labels", item.labels.join(", ")),
         ("created", duration::from_now(now, item.created_at)),
         ("agents", agents.join(", ")),
+        ("queue", view.needed.queue_needed.clone().unwrap_or_default()),
         ("url", item.url.clone()),
         ("given up", view.given_up.as_ref().map(given_up).unwrap_or_default()),
         ("not reported yet", view.last_error.clone().unwrap_or_default()),

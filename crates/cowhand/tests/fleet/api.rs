@@ -83,3 +83,51 @@ fn a_schedule_may_have_any_name() {
     assert_eq!(scene.json(&["trigger", "a", "every day / late ü?", "--wait"])["summary"], "Late.");
     assert_eq!(scene.json(&["why", name])["firings"][0]["outcome"], "ran");
 }
+
+/// The body of an answer, as JSON.
+fn json_of(answer: &str) -> serde_json::Value {
+    serde_json::from_str(answer.lines().nth(2).unwrap()).unwrap()
+}
+
+/// A masked id is no part of a command that a program or a page shows.
+#[test]
+fn advice_has_a_placeholder_for_an_id_with_a_secret() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    env: {SERVICE_TOKEN: canary-in-env}
+    work_source: {type: files, path: qa}
+  - {name: b, runtime: command, command: ['true'], work_source: {type: files, path: qb}}
+",
+    );
+    for folder in ["qa", "qb"] {
+        std::fs::create_dir(scene.root.join(folder)).unwrap();
+        scene.write(&format!("{folder}/canary-in-env.md"), "---\ntitle: One\n---\nText.\n");
+    }
+    scene.start();
+    let answer = ask(&scene, "POST", "work/files-canary-in-env/claim", "");
+    let message = json_of(&answer)["detail"].as_str().unwrap().to_owned();
+    assert!(message.contains("`cowhand work claim ITEM --agent b` (the id contains a secret"), "{message}");
+    assert!(!message.contains("canary-in-env"), "{message}");
+}
+
+#[test]
+fn a_schedule_comes_with_its_firings_if_they_are_asked_for() {
+    let scene = Scene::with(
+        "agents:
+  - {name: a, runtime: command, command: ['true'], schedules: {s: {type: manual}}}
+",
+    );
+    scene.start();
+    for _ in 0..3 {
+        scene.run(&["trigger", "a", "s", "--wait"]);
+    }
+    let get = |path: &str| json_of(&ask(&scene, "GET", path, ""));
+    let both = get("schedules/a/s?firings=2");
+    assert_eq!(both["firings"], get("schedules/a/s/firings?limit=2")["items"]);
+    assert_eq!(both["firings"].as_array().unwrap().len(), 2);
+    assert_eq!(both["schedule"], "s");
+    assert_eq!(get("schedules/a/s")["firings"], serde_json::Value::Null);
+}

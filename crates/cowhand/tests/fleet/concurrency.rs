@@ -97,3 +97,29 @@ fn schedules_that_rest_take_little_memory() {
     let (few, many) = (kilobytes(10), kilobytes(500));
     assert!(many < few + 25_000, "{few} KB with ten schedules, {many} KB with five hundred");
 }
+
+/// A schedule that queues a job every second, each of which takes longer than that, does not keep another one of its agent
+/// from running.
+#[test]
+fn a_queue_does_not_starve_the_other_schedules() {
+    let scene = Scene::with(
+        r#"
+agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, "echo $COWHAND_SCHEDULE >> ran; sleep 1.5"]
+    schedules:
+      queue: {type: cron, cron: "* * * * * *", overlap: queue}
+      other: {type: interval, interval: 1s}
+"#,
+    );
+    scene.start();
+    let ran = || fs::read_to_string(scene.root.join("ran")).unwrap_or_default();
+    wait_until("both to run several times", || {
+        let count = |name: &str| ran().lines().filter(|line| *line == name).count();
+        (count("queue") >= 4 && count("other") >= 3).then_some(())
+    });
+    let waiting = scene.json(&["jobs", "--schedule", "queue", "--status", "pending"]);
+    assert!(!waiting.as_array().unwrap().is_empty(), "the queue is not empty: {}", ran());
+    assert!(!ran().contains("queue\nqueue\nqueue\nqueue"), "they take turns: {}", ran());
+}

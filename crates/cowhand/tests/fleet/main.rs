@@ -38,6 +38,7 @@ mod restored;
 mod rights;
 mod same_id;
 mod schedules;
+mod skipped_files;
 mod start;
 mod stopped;
 mod tables;

@@ -86,3 +86,30 @@ fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
     let shown = scene.json(&["schedule", "show", "a/often"]);
     assert_eq!((&shown["skip_reason"], &shown["skip_note_reason"]), (&"requeued".into(), &"requeued".into()));
 }
+
+#[test]
+fn a_pending_retry_says_of_what_it_is_one() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'if [ -e block ]; then while [ ! -e go ]; do sleep 0.05; done; fi']
+    schedules: {asked: {type: manual}}
+",
+    );
+    scene.start();
+    let made = |arguments: &[&str]| scene.json(arguments)["id"].as_str().unwrap().to_owned();
+    let first = made(&["trigger", "a"]);
+    wait_until("it to end", || (scene.json(&["job", &first])["status"] == "completed").then_some(()));
+    scene.write("block", "");
+    let busy = made(&["trigger", "a"]);
+    wait_until("the place to be taken", || {
+        (scene.json(&["job", &busy])["status"] == "running").then_some(())
+    });
+    let retry = made(&["retry", &first]);
+    let logs = scene.run(&["logs", &retry]).stdout;
+    assert!(logs.contains(&format!("{retry} pending, a retry of {first}: a has 1 place")), "{logs}");
+    let listed = scene.json(&["jobs", "--status", "pending"]);
+    assert_eq!(listed[0]["waits"]["reason"], "at_capacity", "{listed}");
+    scene.write("go", "");
+}

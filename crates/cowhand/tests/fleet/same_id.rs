@@ -90,3 +90,63 @@ fn a_retry_says_that_nothing_takes_the_item() {
     let note = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(note.contains("b/s is turned off, and `cowhand schedule enable b/s` turns it on"), "{note}");
 }
+
+const ONE: &str = r"
+agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    work_source: {type: files, path: qa}
+    schedules:
+      s: {type: manual}
+      t: {type: manual, work_source: {type: files, path: qt}}
+";
+
+#[test]
+fn an_id_of_two_queues_of_an_agent_needs_a_queue() {
+    let scene = Scene::with(ONE);
+    for folder in ["qa", "qt"] {
+        fs::create_dir(scene.root.join(folder)).unwrap();
+        scene.write(&format!("{folder}/t1.md"), &format!("---\ntitle: In {folder}\n---\nText.\n"));
+    }
+    scene.start();
+    let queue = |folder: &str| format!("files {}", scene.root.join(folder).display());
+    scene.json(&["trigger", "a", "t"]);
+    wait_until("it is given up", || {
+        let items = scene.json(&["work", "list", "--queue", &queue("qt")]);
+        assert!(items.as_array().unwrap().len() <= 1, "{items}");
+        (items[0]["status"] == "given_up").then_some(())
+    });
+    for named in [&["--agent", "a"][..], &[]] {
+        for verb in ["show", "claim", "release", "retry", "complete"] {
+            let said = scene.run(&[&["work", verb, "files-t1"], named].concat());
+            assert_eq!(said.code, Some(5), "{verb}: {}", said.stdout);
+            let words = said.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+            for folder in ["qa", "qt"] {
+                let command = format!("`cowhand work {verb} files-t1 --queue '{}'`", queue(folder));
+                assert!(words.contains(&command), "{words}");
+            }
+        }
+    }
+    let listed = scene.run(&["work", "list"]).stdout;
+    assert!(listed.contains("QUEUE") && listed.contains(&queue("qa")), "{listed}");
+    let advice = format!("`cowhand work retry files-t1 --queue '{}'` has it tried again", queue("qt"));
+    for verb in [&["work", "list"][..], &["status"], &["why", "a/t"]] {
+        let said = scene.run(verb).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains(&advice), "{verb:?}: {said}");
+    }
+    let on = |verb: &str, folder: &str| scene.run(&["work", verb, "files-t1", "--queue", &queue(folder)]);
+    for folder in ["qa", "qt"] {
+        assert!(on("show", folder).stdout.contains(&format!("In {folder}")));
+        let done = if folder == "qa" { "is available already" } else { "offered again" };
+        let retried = on("retry", folder);
+        assert_eq!(retried.stdout, format!("files-t1 {done}: In {folder}\n"), "{}", retried.stderr);
+        let claimed = on("claim", folder);
+        assert_eq!(claimed.stdout, format!("files-t1 claimed: In {folder}\n"), "{}", claimed.stderr);
+    }
+    assert_eq!(on("release", "qa").stdout, "files-t1 released: In qa\n");
+    assert_eq!(on("complete", "qt").stdout, "files-t1 completed: In qt\n");
+    let unknown = on("show", "other");
+    let said = unknown.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("there is no queue") && said.contains(&queue("qa")), "{said}");
+}

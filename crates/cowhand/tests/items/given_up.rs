@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use cowhand::fleet::{Fleet, FleetError, Subscription};
+use cowhand::queues::ItemPlace;
 use cowhand::store::{FailedItem, ItemFailures};
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome};
@@ -75,13 +76,13 @@ async fn a_status_that_a_person_sets_starts_the_count_anew(database: &str) {
 
 async fn a_retry_starts_the_count_anew(database: &str) {
     let (scene, fleet, mut events) = given_up(database).await;
-    let view = fleet.retry_item(&hard(), None).await.unwrap();
+    let view = fleet.retry_item(&hard(), ItemPlace::default()).await.unwrap();
     assert_eq!(view.item.id, hard());
     is_tried_anew(&scene, &fleet, &mut events).await;
     fs::write(scene.path("mended"), "").unwrap();
-    fleet.retry_item(&hard(), None).await.unwrap();
+    fleet.retry_item(&hard(), ItemPlace::default()).await.unwrap();
     reported(&mut events, WorkOutcome::Success).await;
-    let done = fleet.retry_item(&hard(), None).await.unwrap_err();
+    let done = fleet.retry_item(&hard(), ItemPlace::default()).await.unwrap_err();
     assert!(matches!(done, FleetError::ItemNotOffered { .. }), "{done:?}");
     assert_eq!(done.to_string(), "files-hard cannot be tried again: files-hard is completed");
     stop(fleet).await;
@@ -89,7 +90,7 @@ async fn a_retry_starts_the_count_anew(database: &str) {
 
 async fn a_release_starts_the_count_anew(database: &str) {
     let (scene, fleet, mut events) = given_up(database).await;
-    fleet.release_item(&hard(), None, ReleaseOptions::default()).await.unwrap();
+    fleet.release_item(&hard(), ItemPlace::default(), ReleaseOptions::default()).await.unwrap();
     is_tried_anew(&scene, &fleet, &mut events).await;
     stop(fleet).await;
 }

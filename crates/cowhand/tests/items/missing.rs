@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cowhand::api::{Api, Client, FiringView, Page, WorkView};
 use cowhand::fleet::{Fleet, FleetError, Subscription, Trigger};
-use cowhand::queues::{ItemStatus, ItemView};
+use cowhand::queues::{ItemPlace, ItemStatus, ItemView};
 use cowhand::store::{HeldItem, ItemState};
 use cowhand_core::event::{Event, Fact};
 use cowhand_core::job::JobStatus;
@@ -80,7 +80,7 @@ async fn a_person_can_have_a_missing_item_forgotten() {
     fs::remove_file(scene.path("tasks/one.md")).unwrap();
     fs::write(scene.path("go"), "").unwrap();
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDelayed { .. })).await;
-    let released = fleet.release_item(&one(), None, ReleaseOptions::default()).await.unwrap();
+    let released = fleet.release_item(&one(), ItemPlace::default(), ReleaseOptions::default()).await.unwrap();
     assert!(released.forgotten);
     until(&mut events, 1, |fact| matches!(fact, Fact::WorkDropped { .. })).await;
     assert!(fleet.store().items().await.unwrap().is_empty());
@@ -186,7 +186,7 @@ async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
     fleet.trigger(&"worker".parse().unwrap(), by_hand).await.unwrap();
     let claimed = left_claimed(&scene, &fleet).await;
     scene.replace("one", &claimed);
-    fleet.release_item(&one(), None, ReleaseOptions::default()).await.unwrap();
+    fleet.release_item(&one(), ItemPlace::default(), ReleaseOptions::default()).await.unwrap();
     assert_eq!(scene.status("one"), "available");
     scene.replace("one", &claimed);
     let result = |outcome| WorkResult {
@@ -196,9 +196,9 @@ async fn what_an_ended_job_still_claims_can_be_released_by_hand() {
         artifacts: Vec::new(),
         error: None,
     };
-    fleet.complete_item(&one(), None, result(WorkOutcome::Partial)).await.unwrap();
+    fleet.complete_item(&one(), ItemPlace::default(), result(WorkOutcome::Partial)).await.unwrap();
     assert_eq!(scene.status("one"), "partial");
-    let again = fleet.complete_item(&one(), None, result(WorkOutcome::Success)).await;
+    let again = fleet.complete_item(&one(), ItemPlace::default(), result(WorkOutcome::Success)).await;
     let Err(FleetError::ItemLeftAlone { why, .. }) = again else { panic!("{again:?}") };
     assert!(why.starts_with("it is partial; `cowhand work retry files-one` makes it available"), "{why}");
     stop(fleet).await;
@@ -293,7 +293,7 @@ async fn a_claim_is_not_taken_up_again_on_new_work_of_the_same_name() {
         artifacts: Vec::new(),
         error: None,
     };
-    fleet.complete_item(&"files-other".parse().unwrap(), None, result).await.unwrap();
+    fleet.complete_item(&"files-other".parse().unwrap(), ItemPlace::default(), result).await.unwrap();
     soon(until(&mut events, 1, |fact| matches!(fact, Fact::JobCancelled { .. }))).await;
     assert_eq!(scene.read("one"), NEW_WORK);
     stop(fleet).await;
@@ -394,7 +394,7 @@ async fn what_a_person_could_not_do_is_given_up() {
         let fleet = Arc::new(scene.started().await);
         let mut events = fleet.subscribe_after(fleet.store().last_event().await.unwrap());
         if claimed {
-            fleet.claim_item(&one(), None, "ann").await.unwrap();
+            fleet.claim_item(&one(), ItemPlace::default(), "ann").await.unwrap();
         }
         let result = WorkResult {
             outcome: WorkOutcome::Failure,
@@ -403,7 +403,7 @@ async fn what_a_person_could_not_do_is_given_up() {
             artifacts: Vec::new(),
             error: None,
         };
-        fleet.complete_item(&one(), None, result).await.unwrap();
+        fleet.complete_item(&one(), ItemPlace::default(), result).await.unwrap();
         assert!(is_reported(&first_told(&mut events).await.fact));
         let client = Client::alone(Api::of_fleet(Arc::clone(&fleet)));
         let view: ItemView = client.get("work/files-one").await.unwrap();
@@ -411,7 +411,7 @@ async fn what_a_person_could_not_do_is_given_up() {
         assert_eq!(view.given_up.unwrap().sentence(), "failed once: Nobody has the keys.");
         let list: WorkView = client.get("work").await.unwrap();
         assert_eq!(list.items.len(), 1, "{list:?}");
-        fleet.retry_item(&one(), None).await.unwrap();
+        fleet.retry_item(&one(), ItemPlace::default()).await.unwrap();
         assert_eq!(scene.status("one"), "available");
         assert_eq!(fleet.store().item_failures().await.unwrap(), []);
         drop(client);

@@ -1,12 +1,14 @@
 //! A daemon that is stopped while the server of its store is away.
 
 use std::fs;
+use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::http::deliver;
 use super::store::statuses;
-use super::{Fleet, wait_for};
+use super::{COWHAND, FLEET, Fleet, refused, wait_for};
 use cowhand_testing::postgres::Postgres;
 
 /// Takes connections and answers nothing, as a server that hangs.
@@ -49,4 +51,35 @@ fn a_stop_waits_for_a_server_that_is_away_once_and_says_so() {
     wait_for("the job that ran to be settled", || {
         statuses(&fleet).iter().any(|status| status == "cancelled")
     });
+}
+
+/// Verbs and `start` name the address of a server that takes connections and answers nothing.
+#[test]
+fn a_server_that_never_answers_is_named() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let verbs = [&["status"][..], &["jobs"], &["start", "--no-server"], &["start", "-d", "--no-server"]];
+    let running = verbs.map(|verb| {
+        let folder = tempfile::tempdir().unwrap();
+        let config = format!("store: postgres://cowhand:hunter2@{address}/fleet\n{FLEET}");
+        fs::write(folder.path().join("cowhand.yaml"), config).unwrap();
+        // Without a limit of its own, the verb would never end.
+        let mut command = Command::new("timeout");
+        command
+            .args(["60", COWHAND, "-c"])
+            .arg(folder.path())
+            .args(verb)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        (verb, folder, command.spawn().unwrap())
+    });
+    for (verb, _folder, child) in running {
+        let output = child.wait_with_output().unwrap();
+        let message =
+            String::from_utf8_lossy(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        let output = std::process::Output { stderr: message.clone().into_bytes(), ..output };
+        let server = format!("postgres://{address}/fleet, has not answered within 10 seconds");
+        refused(&output, 6, &[&server, "check that a PostgreSQL server runs there"]);
+        assert!(!message.contains("hunter2"), "{verb:?}: {message}");
+    }
 }

@@ -16,7 +16,7 @@ use cowhand_core::uptime::Uptime;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{error, info, warn};
 
-use crate::schedule_view::MISSED;
+use crate::schedule_view::{AFTER_HOURS, MISSED};
 use crate::trigger::dispatch::Dispatch;
 use cowhand_store::{Decision, Fired, NewFiring, Settled, Starter, Store, StoreError};
 use cowhand_system::fault;
@@ -162,7 +162,7 @@ async fn act(
             }
             Ok(false)
         }
-        Action::Fire { schedule, key, due, outcome, made_up } => {
+        Action::Fire { schedule, key, due, outcome, made_up, after_hours } => {
             let Some((agent, known)) = roster.schedule(schedule) else { return Ok(false) };
             let (decision, refused) = match outcome {
                 FiringOutcome::Ran | FiringOutcome::Preparing => {
@@ -174,7 +174,8 @@ async fn act(
                 FiringOutcome::Coalesced => (Decision::Coalesce, None),
             };
             let misfire = made_up.then(|| made_up_by(known.timing.misfire));
-            let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused) };
+            let waited = after_hours.then(|| waited_for_calendar(known, due));
+            let firing = NewFiring { schedule, key, due, decision, note: misfire.or(refused).or(waited) };
             let fired = match &at_once {
                 Some(AtOnce { node, lease, prewarm_cgroup, .. }) => {
                     if matches!(firing.decision, Decision::Run(_)) {
@@ -206,6 +207,14 @@ async fn act(
 fn made_up_by(misfire: Misfire) -> String {
     let policy = misfire.as_str();
     format!("{MISSED}, because nothing could fire it, and this run makes up for it (`misfire: {policy}`)")
+}
+
+/// Returns the note of a firing that waited for the calendar of its schedule, which may have been changed since then.
+fn waited_for_calendar(schedule: &Schedule, due: Timestamp) -> String {
+    match schedule.timing.closed_by(due, schedule.zone.time_zone()) {
+        Some(_) => format!("{AFTER_HOURS} to open"),
+        None => format!("{AFTER_HOURS}, which has been changed and does not close the time any more"),
+    }
 }
 
 /// Returns the note of a firing that was missed and does not run.

@@ -73,7 +73,7 @@ async fn try_to_look(engine: &Engine, id: ScheduleId, delivery: &str) -> Result<
     if snapshot.schedules.get(&id).is_none_or(|record| record.state != ScheduleState::Active) {
         return Ok(true);
     }
-    let is_full = free_places(engine.clock.now(), agent, &snapshot) == 0;
+    let is_full = free_places(engine.clock.now(), agent, schedule, &snapshot) == 0;
     if is_full || snapshot.preparing.iter().any(|firing| firing.schedule == id) {
         return Ok(false);
     }

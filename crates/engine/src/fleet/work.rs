@@ -9,7 +9,7 @@ use cowhand_core::work::{
 use jiff::Timestamp;
 
 use super::{Fleet, FleetError, find_item};
-use crate::queues::{self, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
+use crate::queues::{self, ItemPlace, ItemRows, ItemStatus, ItemView, PERSON_CLAIM_VALID_FOR, Queue};
 use cowhand_store::{HeldItem, NewItemClaim, Taken, Unless};
 use cowhand_work::{Claimant, Claimer, QueueState, SOURCE_CHANGE_TIMEOUT, WorkSourceError, within};
 
@@ -18,10 +18,10 @@ impl Fleet {
     pub async fn claim_item(
         &self,
         id: &WorkItemId,
-        agent: Option<&AgentName>,
+        place: ItemPlace<'_>,
         person: &str,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent, "claim").await?;
+        let (queue, view) = self.find_item(id, place, "claim").await?;
         let now = self.clock().now();
         let until = now.checked_add(PERSON_CLAIM_VALID_FOR).unwrap_or(now);
         let holder = self.holder(person, &queue, id).await?;
@@ -71,10 +71,10 @@ impl Fleet {
     pub async fn release_item(
         &self,
         id: &WorkItemId,
-        agent: Option<&AgentName>,
+        place: ItemPlace<'_>,
         options: ReleaseOptions,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, agent, "release").await?;
+        let (queue, view) = self.find_or_forget(id, place, "release").await?;
         if view.status == ItemStatus::GivenUp {
             return self.offer_item(&queue, id).await;
         }
@@ -110,12 +110,8 @@ impl Fleet {
     }
 
     /// Offers an item again that was given up. The count of its failures starts again.
-    pub async fn retry_item(
-        &self,
-        id: &WorkItemId,
-        agent: Option<&AgentName>,
-    ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_or_forget(id, agent, "retry").await?;
+    pub async fn retry_item(&self, id: &WorkItemId, place: ItemPlace<'_>) -> Result<ItemView, FleetError> {
+        let (queue, view) = self.find_or_forget(id, place, "retry").await?;
         match view.held_by {
             Some(by) if view.status == ItemStatus::Closing => {
                 let why = format!("its source has not been told yet how {by} ended; try again when it is");
@@ -160,10 +156,10 @@ impl Fleet {
     pub async fn complete_item(
         &self,
         id: &WorkItemId,
-        agent: Option<&AgentName>,
+        place: ItemPlace<'_>,
         result: WorkResult,
     ) -> Result<ItemView, FleetError> {
-        let (queue, view) = self.find_item(id, agent, "complete").await?;
+        let (queue, view) = self.find_item(id, place, "complete").await?;
         let is_of_job = view.held_by.as_ref().is_some_and(|holder| !holder.contains('@'));
         if let Some(error) = untold(&view).filter(|_| is_of_job) {
             return Err(error);
@@ -274,13 +270,18 @@ impl Fleet {
     async fn find_or_forget(
         &self,
         id: &WorkItemId,
-        agent: Option<&AgentName>,
+        place: ItemPlace<'_>,
         verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
-        let found = self.find_item(id, agent, verb).await;
-        let Err(FleetError::NoItem(_) | FleetError::ItemElsewhere { .. }) = &found else { return found };
+        let found = self.find_item(id, place, verb).await;
+        let Err(FleetError::NoItem(_) | FleetError::ItemElsewhere { .. } | FleetError::NotInQueue { .. }) =
+            &found
+        else {
+            return found;
+        };
         let loaded = self.engine.loaded();
-        let queues = queues::queues(&loaded.sources, &loaded.roster, agent);
+        let mut queues = queues::queues(&loaded.sources, &loaded.roster, place.agent);
+        queues.retain(|queue| place.queue.is_none_or(|name| queue.name == name));
         let mut failed = self.store().item_failures().await?;
         failed.retain(|failed| failed.id == *id && queues.iter().any(|queue| queue.name == failed.queue));
         if failed.is_empty() {
@@ -295,29 +296,30 @@ impl Fleet {
     pub(crate) async fn find_item(
         &self,
         id: &WorkItemId,
-        agent: Option<&AgentName>,
+        place: ItemPlace<'_>,
         verb: &'static str,
     ) -> Result<(Queue, ItemView), FleetError> {
         let loaded = self.engine.loaded();
-        find_item(&loaded.sources, &loaded.roster, self.store(), (id, agent), verb).await
+        find_item(&loaded.sources, &loaded.roster, self.store(), (id, place), verb).await
     }
 
     /// Returns the name under which a person holds an item. A holder has one item, so if the person holds an item of the
-    /// same id in another queue, the name contains the agent.
+    /// same id in another queue, the name contains the agent, and a number if that is taken too.
     async fn holder(&self, person: &str, queue: &Queue, id: &WorkItemId) -> Result<String, FleetError> {
-        let holder = format!("{person}@{id}");
         let items = self.store().items().await?;
-        let is_taken = items.iter().any(|held| held.holder == holder && held.queue != queue.name);
-        Ok(match queue.agents.first().filter(|_| is_taken) {
-            Some(agent) => format!("{person}@{agent}@{id}"),
-            None => holder,
-        })
+        let is_free =
+            |holder: &String| !items.iter().any(|held| held.holder == *holder && held.queue != queue.name);
+        let agent = queue.agents.first().map(AgentName::as_str).unwrap_or_default();
+        let further = (2..).map(|number| format!("{person}@{agent}-{number}@{id}"));
+        let mut names =
+            [format!("{person}@{id}"), format!("{person}@{agent}@{id}")].into_iter().chain(further);
+        Ok(names.find(is_free).unwrap_or_default())
     }
 }
 
 /// Returns the error for an item that somebody in this fleet holds.
 fn held(queue: &Queue, id: &WorkItemId, by: String) -> FleetError {
-    FleetError::ItemHeld { item: id.clone(), by, agent_needed: queue.agent_needed.clone() }
+    FleetError::ItemHeld { item: id.clone(), by, needed: queue.needed.clone() }
 }
 
 /// Returns the error for an item with a result that its source has not received yet, with advice. Returns `None` if no
@@ -341,7 +343,7 @@ fn untold(view: &ItemView) -> Option<FleetError> {
 async fn left_alone(queue: &Queue, item: &WorkItemId, stands: &str) -> String {
     match queue.source.queue_state(item).await {
         Ok(QueueState::Withdrawn) => {
-            let named = queues::named_item(item, queue.agent_needed.as_ref());
+            let named = queue.needed.command_words(item);
             format!(
                 "it {stands}; `cowhand work retry {named}` makes it available, and then it can be completed"
             )

@@ -1,15 +1,55 @@
-//! The queues that have an item of some id, and how a command names one of these items.
+//! The queues that have an item of some id, and how a command or request names one of these items.
 
 use std::path::Path;
 
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::Roster;
+use cowhand_core::shell::shell_word;
 use cowhand_core::work::WorkItemId;
 use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{ItemRows, ItemView, Queue, places};
 use cowhand_store::Store;
 use cowhand_work::{For, SOURCE_READ_TIMEOUT, WorkSourceError, within};
+
+/// Queues in which an item is searched that a request names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ItemPlace<'a> {
+    /// Only the queues of this agent.
+    pub agent: Option<&'a AgentName>,
+    /// Only the queue of this name.
+    pub queue: Option<&'a str>,
+}
+
+/// Names beside its id with which a request names an item, because another queue of the fleet may have an item of the same
+/// id.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NeededNames {
+    /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_needed: Option<AgentName>,
+    /// Queue that a request about it has to name, because another queue of its agents may have an item of the same id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_needed: Option<String>,
+}
+
+impl NeededNames {
+    /// Returns the words with which a command names the item: its id, and `--agent` or `--queue` if it is needed.
+    pub fn command_words(&self, id: &WorkItemId) -> String {
+        match (&self.queue_needed, &self.agent_needed) {
+            (Some(queue), _) => format!("{id} --queue {}", shell_word(queue)),
+            (None, Some(agent)) => format!("{id} --agent {agent}"),
+            (None, None) => id.to_string(),
+        }
+    }
+
+    /// Returns true if the id alone names the item.
+    pub const fn is_empty(&self) -> bool {
+        self.agent_needed.is_none() && self.queue_needed.is_none()
+    }
+}
 
 /// Returns all queues that have an item. A queue that cannot be read is an error only if no other queue has the item,
 /// or if work on the item of that queue has failed.
@@ -59,34 +99,29 @@ impl<'r> QueueAgents<'r> {
         Self(queues)
     }
 
-    /// Returns the agent that a command about an item of this queue has to name, because other queues may have an item
-    /// of the same id. Returns none if there are no such queues, or if the name would exclude none of them.
-    pub(crate) fn needed_for(&self, queue: &str) -> Option<AgentName> {
-        let (source_type, agents) = self.0.get(queue)?;
+    /// Returns what a request about an item of this queue has to name, because other queues may have an item of the same
+    /// id: an agent that has none of the other queues, else the queue.
+    pub(crate) fn needed_for(&self, queue: &str) -> NeededNames {
+        let Some((source_type, agents)) = self.0.get(queue) else { return NeededNames::default() };
         let others =
             || self.0.iter().filter(|(name, (of_type, _))| name.as_str() != queue && of_type == source_type);
-        let shared = |agent: &AgentName| others().filter(|(_, (_, agents))| agents.contains(&agent)).count();
-        let (shared, agent) =
-            agents.iter().map(|agent| (shared(agent), agent)).min_by_key(|(shared, _)| *shared)?;
-        (shared < others().count()).then(|| (*agent).clone())
-    }
-}
-
-/// Returns the words with which a command names an item: its id, and `--agent` if it is needed.
-pub fn named_item(id: &WorkItemId, agent_needed: Option<&AgentName>) -> String {
-    match agent_needed {
-        Some(agent) => format!("{id} --agent {agent}"),
-        None => id.to_string(),
+        if others().next().is_none() {
+            return NeededNames::default();
+        }
+        let has_another = |agent: &AgentName| others().any(|(_, (_, agents))| agents.contains(&agent));
+        let agent_needed = agents.iter().find(|agent| !has_another(agent)).map(|agent| (*agent).clone());
+        let queue_needed = agent_needed.is_none().then(|| queue.to_owned());
+        NeededNames { agent_needed, queue_needed }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cowhand_core::roster::Agent;
+    use cowhand_core::roster::{Agent, Schedule};
 
     #[test]
-    fn an_agent_is_named_only_where_it_tells_queues_apart() {
+    fn an_agent_or_a_queue_is_named_only_where_it_tells_queues_apart() {
         let agent = |name: &str, path: &str| {
             let settings = serde_json::json!({"work_source": {"type": "files", "path": path}});
             let settings = serde_json::from_value(settings).unwrap();
@@ -95,13 +130,29 @@ mod tests {
         let needed = |agents: Vec<Agent>, queue: &str| {
             let roster = Roster { agents, ..Roster::default() };
             let names = QueueAgents::of(&roster, Path::new("/f"));
-            names.needed_for(queue).map(|agent| agent.to_string())
+            let needed = names.needed_for(queue);
+            let words = needed.command_words(&"files-1".parse().unwrap());
+            words.strip_prefix("files-1 ").map(str::to_owned)
+        };
+        let with_schedule = |mut agent: Agent, path: &str| {
+            let source = serde_json::json!({"type": "files", "path": path});
+            let trigger = serde_json::from_value(serde_json::json!({"type": "manual"})).unwrap();
+            let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
+            schedule.work_source = Some(serde_json::from_value(source).unwrap());
+            agent.schedules.push(schedule);
+            agent
         };
         assert_eq!(needed(vec![agent("a", "qa")], "files /f/qa"), None);
         assert_eq!(needed(vec![agent("a", "qa"), agent("b", "qa")], "files /f/qa"), None);
         let two = || vec![agent("a", "qa"), agent("b", "qb")];
-        assert_eq!(needed(two(), "files /f/qa").as_deref(), Some("a"));
-        assert_eq!(needed(two(), "files /f/qb").as_deref(), Some("b"));
+        assert_eq!(needed(two(), "files /f/qa").as_deref(), Some("--agent a"));
+        assert_eq!(needed(two(), "files /f/qb").as_deref(), Some("--agent b"));
         assert_eq!(needed(two(), "files /f/other"), None);
+        let both = || vec![with_schedule(agent("a", "qa"), "qs"), agent("b", "qb")];
+        assert_eq!(needed(both(), "files /f/qa").as_deref(), Some("--queue 'files /f/qa'"));
+        assert_eq!(needed(both(), "files /f/qs").as_deref(), Some("--queue 'files /f/qs'"));
+        assert_eq!(needed(both(), "files /f/qb").as_deref(), Some("--agent b"));
+        let shared = vec![with_schedule(agent("a", "qa"), "qs"), agent("b", "qs")];
+        assert_eq!(needed(shared, "files /f/qs").as_deref(), Some("--agent b"));
     }
 }

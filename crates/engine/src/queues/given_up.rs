@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{QueueAgents, named_item, places};
+use super::{NeededNames, QueueAgents, places};
 use cowhand_store::{ItemFailures, Store, StoreError};
 use cowhand_work::SourceContext;
 
@@ -33,9 +33,8 @@ pub struct GivenUpItem {
     /// The agents that have its queue.
     #[serde(default)]
     pub agents: Vec<AgentName>,
-    /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_needed: Option<AgentName>,
+    #[serde(flatten)]
+    pub needed: NeededNames,
 }
 
 impl GivenUpItem {
@@ -44,7 +43,7 @@ impl GivenUpItem {
         let (id, why) = (&self.id, self.given_up.sentence());
         let nobody =
             if self.taken_by.is_empty() { ", once a schedule takes from its queue again" } else { "" };
-        let named = named_item(id, self.agent_needed.as_ref());
+        let named = self.needed.command_words(id);
         format!("{id} {why}; `cowhand work retry {named}` has it tried again{nobody}")
     }
 }
@@ -110,8 +109,8 @@ pub async fn given_up(
         if !agents.is_empty() && failed.is_given_up(most_attempts) {
             let title = failed.item.as_ref().map(|item| item.title.clone()).unwrap_or_default();
             let (id, given_up) = (failed.id.clone(), failed.into());
-            let agent_needed = names.needed_for(&failed.queue);
-            items.push(GivenUpItem { id, title, given_up, taken_by, agents, agent_needed });
+            let needed = names.needed_for(&failed.queue);
+            items.push(GivenUpItem { id, title, given_up, taken_by, agents, needed });
         }
     }
     Ok(items)

@@ -4,6 +4,7 @@ mod find;
 pub mod given_up;
 mod not_taken;
 pub mod seen_again;
+pub mod skipped_files;
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use cowhand_store::{FailedItem, HeldItem, ItemFailures, ItemState, Store, StoreError};
 use cowhand_work::unusable::Unusable;
 use cowhand_work::{Claimer, For, QueueState, WorkSource, WorkSourceError, WorkSources};
-pub use find::named_item;
+pub use find::{ItemPlace, NeededNames};
 pub(crate) use find::{QueueAgents, holders};
 use given_up::GivenUp;
 pub(crate) use not_taken::not_taken;
@@ -35,8 +36,8 @@ pub struct Queue {
     pub source: Arc<dyn WorkSource>,
     /// Number of failures of an item after which it is given up.
     pub most_attempts: u32,
-    /// Agent that a command about its items has to name, because another queue may have an item of the same id.
-    pub agent_needed: Option<AgentName>,
+    /// What a request about its items has to name, because another queue may have an item of the same id.
+    pub needed: NeededNames,
 }
 
 /// A work item and its status.
@@ -64,9 +65,11 @@ pub struct ItemView {
     /// Whether a release found that its source does not have it any more, so that the fleet has forgotten it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forgotten: bool,
-    /// Agent that a request about it has to name, because another queue of the fleet may have an item of the same id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_needed: Option<AgentName>,
+    /// Name of its queue.
+    #[serde(default)]
+    pub queue: String,
+    #[serde(flatten)]
+    pub needed: NeededNames,
     /// Whether a retry or release found it available already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub was_available: bool,
@@ -78,7 +81,7 @@ pub struct ItemView {
 impl ItemView {
     /// Returns the words with which a command names the item.
     pub fn named(&self) -> String {
-        named_item(&self.item.id, self.agent_needed.as_ref())
+        self.needed.command_words(&self.item.id)
     }
 }
 
@@ -136,7 +139,7 @@ pub fn queues(sources: &WorkSources, roster: &Roster, only: Option<&AgentName>) 
                     }
                 }
                 None => queues.push(Queue {
-                    agent_needed: names.needed_for(&name),
+                    needed: names.needed_for(&name),
                     name,
                     most_attempts: config.rules().most_attempts(),
                     config: config.clone(),
@@ -345,7 +348,7 @@ impl Queue {
         let is_foreign = status == ItemStatus::Claimed && held_by.is_none();
         let claimer = is_foreign.then(|| self.source.claimer(&item)).flatten();
         let claimed_by = claimer.map(|Claimer { fleet, holder }| format!("{fleet}/{holder}"));
-        let (agents, agent_needed) = (self.agents.clone(), self.agent_needed.clone());
+        let (agents, queue, needed) = (self.agents.clone(), self.name.clone(), self.needed.clone());
         ItemView {
             item,
             status,
@@ -356,7 +359,8 @@ impl Queue {
             given_up,
             dropped_result: None,
             forgotten: false,
-            agent_needed,
+            queue,
+            needed,
             was_available: false,
             not_taken: None,
         }

@@ -82,11 +82,12 @@ impl ScheduleView {
             }
             return self.noted(SkipReason::UsageLimit, Some(parked.until), parked.sentence());
         }
-        if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, snapshot) > 0 {
+        if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, schedule, snapshot) > 0
+        {
             let note = "the agent has a free place again, and it fires at the daemon's next look";
             return self.noted(SkipReason::AtCapacity, None, note.to_owned());
         }
-        self.with_calendar(schedule, now)
+        self.with_calendar(schedule, snapshot, now)
     }
 
     /// Returns whether the schedule would fire before the budget allows spending again.
@@ -101,13 +102,22 @@ impl ScheduleView {
     }
 
     /// Adds the key of the calendar that keeps the schedule from firing. A person can still trigger it.
-    fn with_calendar(mut self, schedule: &Schedule, now: Timestamp) -> Self {
+    fn with_calendar(mut self, schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Self {
         let zone = schedule.zone.time_zone();
         if let Some(passed_over) = self.passed_over(schedule, now) {
             let next = self.next_run_at;
             return self.noted(SkipReason::NotDue, next, passed_over);
         }
-        let Some(closed) = schedule.timing.closed_by(now, zone) else { return self };
+        let Some(closed) = schedule.timing.closed_by(now, zone) else {
+            if self.skip_reason != Some(SkipReason::OutsideHours) {
+                return self;
+            }
+            // The daemon has not looked yet since the calendar opened, or was changed.
+            let when =
+                if snapshot.is_watched(now) { "at the daemon's next look" } else { "when a daemon starts" };
+            let note = format!("its calendar was closed and is open now; it fires {when}");
+            return self.noted(SkipReason::OutsideHours, None, note);
+        };
         let opens = schedule.timing.next_allowed(now, zone);
         match (schedule.trigger.driver(), self.skip_reason, closed) {
             (Driver::Clock, Some(SkipReason::NotDue), ClosedBy::StartAt(_)) => {
@@ -258,7 +268,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
         FiringOutcome::Ran if key.is_by_clock() => match note {
             // That it ran late says more than that it was due, which its calendar may not have allowed then.
-            Some(note) if note.starts_with(MISSED) => note.to_owned(),
+            Some(note) if note.starts_with(MISSED) || note.starts_with(AFTER_HOURS) => note.to_owned(),
             _ => with_note("it was due"),
         },
         FiringOutcome::Ran => with_note("its trigger fired"),
@@ -267,6 +277,9 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
 
 /// How the note of a firing begins that makes up for a missed one.
 pub(crate) const MISSED: &str = "its time was missed";
+
+/// How the note of a firing begins that was due while its calendar was closed.
+pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
 
 /// How the note of a firing begins that its command did not let through.
 pub const WHEN_COMMAND: &str = "`when_command`";

@@ -220,6 +220,8 @@ on_both! {
     intervals_count_from_completion,
     the_documented_timeline,
     a_place_that_frees_is_used,
+    a_queue_takes_turns_with_others,
+    a_firing_that_waited_for_its_hours_says_so,
     a_night_with_a_gap_and_a_night_with_an_overlap,
     sleep_is_made_up_once,
     often_daily_and_weekly_side_by_side,
@@ -257,6 +259,48 @@ async fn a_place_that_frees_is_used(database: &str) {
     story = story.places(2).job_takes(7);
     story.until("2026-01-05T10:30:00Z").await;
     assert_eq!(story.started(), ["05 10:00 a", "05 10:00 b", "05 10:07 c"]);
+}
+
+/// The jobs of `queue` take twice as long as the time between them.
+async fn a_queue_takes_turns_with_others(database: &str) {
+    let queue = r#"{"type":"cron","expression":"*/5 * * * *","overlap":"queue"}"#;
+    let schedules = [("queue", queue), ("poll", EVERY), ("hourly", r#"{"type":"cron","cron":"30 * * * *"}"#)];
+    let mut story = Story::begin(database, "2026-01-05T09:59:00Z", &schedules).await.job_takes(10);
+    story.until("2026-01-05T11:00:00Z").await;
+    let expected = [
+        "05 09:59 poll",
+        "05 10:09 queue",
+        "05 10:19 poll",
+        "05 10:29 queue",
+        "05 10:39 hourly",
+        "05 10:49 poll",
+        "05 10:59 queue",
+    ];
+    assert_eq!(story.started(), expected);
+}
+
+async fn a_firing_that_waited_for_its_hours_says_so(database: &str) {
+    const HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
+    let poll = r#"{"type":"interval","interval":"5m","active_hours":{"start":"12:00","end":"13:00"}}"#;
+    for (changed, expected) in [
+        (false, format!("{HOURS} to open")),
+        (true, format!("{HOURS}, which has been changed and does not close the time any more")),
+    ] {
+        let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[("poll", poll)]).await;
+        story.until("2026-01-05T11:00:00Z").await;
+        if changed {
+            story.roster.agents[0].schedules[0].timing.active_hours = None;
+            let snapshot = story.store.snapshot_of(&story.roster, story.now).await.unwrap();
+            let view = schedules_of(&story.roster, &snapshot, story.now).remove(0);
+            let note = view.skip_note.unwrap_or_default();
+            assert!(note.starts_with("its calendar was closed and is open now; it fires "), "{note}");
+        }
+        story.until("2026-01-05T12:01:00Z").await;
+        let at = if changed { "11:00" } else { "12:00" };
+        assert_eq!(story.started()[0], format!("05 {at} poll"));
+        let rows = story.store.ledger(story.roster.agents[0].schedules[0].id, 10).await.unwrap();
+        assert_eq!(why_of(rows.last().unwrap(), None, true), expected);
+    }
 }
 
 async fn a_night_with_a_gap_and_a_night_with_an_overlap(database: &str) {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::Redactor;
+use super::advice::with_placeholders;
 
 /// Keys of free text by people, agents and outside systems. Other values are ids, times, states and numbers, which a
 /// mask would make invalid.
@@ -26,6 +27,9 @@ const FREE_TEXT_KEYS: [&str; 17] = [
     "artifacts",
 ];
 
+/// Keys among them of sentences by cowhand, which may name a command with an id that looks like a secret.
+const ADVICE_KEYS: [&str; 5] = ["message", "last_error", "note", "why", "detail"];
+
 impl Redactor {
     /// Redacts a view that is written as JSON; none if there is nothing to redact.
     pub fn redact_json(&self, json: &[u8]) -> Option<Vec<u8>> {
@@ -44,7 +48,12 @@ impl Redactor {
             Value::Object(fields) => fields.iter_mut().fold(false, |hid, (key, field)| {
                 let is_text =
                     FREE_TEXT_KEYS.contains(&key.as_str()) || (key == "reason" && is_sentence(field));
-                (if is_text { self.redact_words(field) } else { self.redact_view(field) }) | hid
+                let hides = if is_text { self.redact_words(field) } else { self.redact_view(field) };
+                if hides && ADVICE_KEYS.contains(&key.as_str()) {
+                    let advice = field.as_str().and_then(with_placeholders);
+                    *field = advice.map_or_else(|| field.take(), Value::String);
+                }
+                hides | hid
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         }
@@ -88,5 +97,17 @@ mod tests {
             "given_up": {"reason": "a ***"}, "skipped": {"reason": "canary"}});
         assert_eq!(view, expected);
         assert!(!redactor.redact_view(&mut view));
+    }
+
+    #[test]
+    fn a_command_in_advice_can_be_typed() {
+        let redactor = Redactor::of(vec!["canary".to_owned()]);
+        let command = "`cowhand work retry files-canary` tries it again";
+        let mut view = json!({"message": command, "prompt": command, "why": ["a canary"]});
+        assert!(redactor.redact_view(&mut view));
+        let advice = view["message"].as_str().unwrap();
+        assert!(advice.starts_with("`cowhand work retry ITEM` tries it again (the id contains"), "{advice}");
+        assert_eq!(view["prompt"], "`cowhand work retry files-***` tries it again", "it is not ours");
+        assert_eq!(view["why"], json!(["a ***"]));
     }
 }

@@ -45,6 +45,12 @@ pub enum StoreError {
          here. Running agents go on, and a daemon goes on by itself as soon as it answers"
     )]
     Away { place: String, why: String },
+    #[error(
+        "the PostgreSQL server of the store, {place}, has not answered within {seconds} seconds; check that a PostgreSQL \
+         server runs there, that `store` in the config names its host and port, and that no firewall or overload keeps it \
+         from answering"
+    )]
+    Silent { place: String, seconds: u64 },
     #[error("the store's connection failed: {0}")]
     Connection(#[source] sqlx::Error),
     #[error("the store refused {statement}: {source}")]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection};
 
@@ -23,6 +23,8 @@ use cowhand_system::clock::Clock;
 /// Another process may lock the file for a short time, and many callers may use all connections; a longer wait is an
 /// error.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Migrations that were applied to a store. A store without this table is new.
+pub(super) const APPLIED_MIGRATIONS: &str = "select version from _sqlx_migrations";
 const SQLITE_READERS: u32 = 4;
 const POSTGRES_CONNECTIONS: u32 = 16;
 
@@ -83,9 +85,18 @@ impl Store {
         let cannot =
             |why: &dyn std::fmt::Display| StoreError::Open { place: place.clone(), why: why.to_string() };
         // The pool would retry a refused connection for half a minute.
-        let mut first = options.connect().await.map_err(|error| cannot(&server_message(&error)))?;
-        POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))?;
-        first.close().await.map_err(|error| cannot(&error))?;
+        let (mut first, applied) = connect(&options).await?;
+        let migrated = async {
+            POSTGRES.run(&mut first).await.map_err(|error| migration_error(&place, &POSTGRES, &error))
+        };
+        // A migration may take long, or wait for one of another node.
+        if POSTGRES.iter().all(|known| applied.contains(&known.version)) {
+            within_limit(&place, migrated).await?;
+        } else {
+            migrated.await?;
+        }
+        let closed = async { first.close().await.map_err(|error| cannot(&error)) };
+        within_limit(&place, closed).await?;
         let pool = PgPoolOptions::new()
             .max_connections(POSTGRES_CONNECTIONS)
             .acquire_timeout(ANSWER_TIMEOUT)
@@ -111,6 +122,33 @@ impl Store {
         self.clock = Some(clock);
         self
     }
+}
+
+/// Connects to a server, and asks it for the migrations of the store, so that it has answered a statement.
+pub(super) async fn connect(options: &PgConnectOptions) -> Result<(PgConnection, Vec<i64>), StoreError> {
+    let place = shown(options);
+    let connected = async {
+        let cannot =
+            |error: sqlx::Error| StoreError::Open { place: place.clone(), why: server_message(&error) };
+        let mut server = options.connect().await.map_err(cannot)?;
+        let applied = sqlx::query_scalar(APPLIED_MIGRATIONS).fetch_all(&mut server).await;
+        Ok((server, applied.unwrap_or_default()))
+    };
+    within_limit(&place, connected).await
+}
+
+/// Runs a call to the server of a store that is opened, which has to answer within [`ANSWER_TIMEOUT`].
+pub(super) async fn within_limit<T>(
+    place: &str,
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let silent = |_| StoreError::Silent { place: place.to_owned(), seconds: ANSWER_TIMEOUT.as_secs() };
+    tokio::time::timeout(ANSWER_TIMEOUT, call).await.map_err(silent)?
+}
+
+/// Returns the newest migration that this version knows.
+pub(super) fn newest_of(migrations: &Migrator) -> Option<i64> {
+    migrations.iter().map(|migration| migration.version).max()
 }
 
 /// Formats the message of a server, without the source line that sqlx adds.
@@ -165,7 +203,7 @@ fn migration_error(place: &str, known: &Migrator, error: &MigrateError) -> Store
         MigrateError::VersionMissing(found) => StoreError::Newer {
             place: place.to_owned(),
             found: *found,
-            known: known.iter().map(|migration| migration.version).max().unwrap_or_default(),
+            known: newest_of(known).unwrap_or_default(),
         },
         other if super::error::is_damage(other) => {
             StoreError::DamagedFile { place: place.to_owned(), why: other.to_string() }

@@ -90,3 +90,22 @@ async fn a_database_that_does_not_exist_is_named() {
         assert!(error.ends_with("database \"fleet\" does not exist"), "{error}");
     }
 }
+
+/// A server that takes the connection and answers nothing.
+#[tokio::test]
+async fn a_server_that_never_answers_is_not_waited_for_without_end() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let url = format!("postgres://cowhand:hunter2@{address}/fleet");
+    let limit = std::time::Duration::from_mins(1);
+    let (opened, checked) =
+        tokio::time::timeout(limit, async { tokio::join!(Store::open(&url), Store::check_place(&url)) })
+            .await
+            .expect("both give up");
+    for error in [opened.unwrap_err(), checked.unwrap_err()] {
+        let message = error.to_string();
+        assert!(message.contains(&format!("postgres://{address}/fleet, has not answered within 10 seconds")));
+        assert!(message.contains("check that a PostgreSQL server runs there"), "{message}");
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+}

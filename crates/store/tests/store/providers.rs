@@ -8,6 +8,7 @@ use cowhand_core::policy::Retry;
 use cowhand_core::provider::{Provider, ProviderSlot};
 use cowhand_store::{Claim, RunsAt, Settled, Starter, Store};
 use jiff::{SignedDuration, Timestamp};
+use sqlx::Connection;
 
 use crate::{Place, at, hand_job, on_both};
 
@@ -185,4 +186,32 @@ async fn what_has_begun_is_bound_to_its_runtime(place: Place) {
     // What failed begins anew, wherever there is a place.
     attempt(5, Some("x"), failed.into()).await;
     assert_eq!(resumes().await, None);
+}
+
+/// A settlement that waits for the lock of a provider holds no lock that a claim takes after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_settlement_locks_the_provider_before_the_job() {
+    let place = Place::postgres();
+    let store = place.open().await;
+    let job = job_of(&store, "coder").await;
+    let held = epoch(claim(&store, &job, &Provider::default(), 10).await);
+    let mut server = sqlx::PgConnection::connect(&place.url).await.unwrap();
+    let mut claims = server.begin().await.unwrap();
+    let lock =
+        "select 1 from (select pg_advisory_xact_lock(hashtextextended('provider claude', 0))) as locked";
+    sqlx::query(lock).execute(&mut *claims).await.unwrap();
+    let settles = tokio::spawn({
+        let (store, job) = (store.clone(), job.clone());
+        async move { store.settle(job, held, sent_away(Some(at(100))), Retry::default(), at(20)).await }
+    });
+    let waits = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *claims).await.unwrap() == 0 {
+        assert!(std::time::Instant::now() < deadline, "the settlement does not wait for the provider");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let row = "select id from jobs where id = $1 for update nowait";
+    sqlx::query(row).bind(job.as_str()).execute(&mut *claims).await.unwrap();
+    claims.rollback().await.unwrap();
+    assert!(matches!(settles.await.unwrap().unwrap(), Settled::Done(_)));
 }

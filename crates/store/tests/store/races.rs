@@ -18,6 +18,7 @@ on_both! {
     renewing_from_many_places_never_blocks,
     fleets_are_loaded_in_any_order,
     readers_never_see_a_gap_in_the_events,
+    a_snapshot_and_its_ledger_are_of_one_moment,
 }
 
 const TASKS: usize = 16;
@@ -181,4 +182,34 @@ async fn readers_never_see_a_gap_in_the_events(place: Place) {
         tokio::task::yield_now().await;
     }
     tasks.join_all().await;
+}
+
+async fn a_snapshot_and_its_ledger_are_of_one_moment(place: Place) {
+    const ROUNDS: i64 = 100;
+    let (store, schedule) = with_schedule(&place).await;
+    let fires = tokio::spawn({
+        let store = store.clone();
+        async move {
+            for round in 0..ROUNDS {
+                let firing = NewFiring {
+                    schedule,
+                    key: cron_key(round),
+                    due: at(round),
+                    decision: Decision::Coalesce,
+                    note: None,
+                };
+                store.fire_once(firing, at(round)).await.unwrap();
+            }
+        }
+    });
+    let roster = roster(&[HOURLY]);
+    loop {
+        let is_over = fires.is_finished();
+        let (snapshot, rows) = store.snapshot_and_ledger(&roster, (schedule, 1), at(ROUNDS)).await.unwrap();
+        assert_eq!(snapshot.schedules[&schedule].last_due, rows.first().map(|row| row.due));
+        if is_over {
+            break;
+        }
+    }
+    fires.await.unwrap();
 }

@@ -17,6 +17,7 @@ use super::waits::GoneAgent;
 use super::{Api, ApiProblem, providers};
 use cowhand_engine::fleet::{FleetStatus, Reloaded, Stop, Unready};
 use cowhand_engine::queues::given_up::{GivenUpItem, given_up};
+use cowhand_engine::queues::skipped_files::{SkippedFiles, skipped_files};
 use cowhand_engine::queues::{UntoldItem, untold};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,6 +46,9 @@ pub struct StatusView {
     /// Agents that are no longer in the config and have jobs that have not ended.
     #[serde(default)]
     pub gone: Vec<GoneAgent>,
+    /// Folders of work sources with files that are no items.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped_files: Vec<SkippedFiles>,
 }
 
 /// State of the daemon. Without a daemon, only `running` is meaningful.
@@ -82,9 +86,21 @@ pub(super) async fn status(State(api): State<Api>) -> Result<Json<StatusView>, A
     let parked = providers::parked(&api).await?;
     let given_up = given_up(&api.store, &api.roster(), api.sources().setting()).await?;
     let untold = untold(&api.store, now).await?;
+    let skipped_files = skipped_files(&api.sources(), &api.roster()).await;
     let (agents, agents::AgentCounts { running, queued, gone }) = agents::views_and_counts(&api).await?;
     let daemon = DaemonView { store_problem: store_problem(&api).await, ..view(&api) };
-    Ok(Json(StatusView { daemon, agents, running, queued, asks, parked, given_up, untold, gone }))
+    Ok(Json(StatusView {
+        daemon,
+        agents,
+        running,
+        queued,
+        asks,
+        parked,
+        given_up,
+        untold,
+        gone,
+        skipped_files,
+    }))
 }
 
 /// Returns the problem that `/readyz` finds, with known details.

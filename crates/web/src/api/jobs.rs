@@ -53,7 +53,7 @@ const MAX_SEARCH_LENGTH: usize = 200;
 pub(super) async fn list(
     State(api): State<Api>,
     Params(listed): Params<JobsQuery>,
-) -> Result<Json<Page<Job>>, ApiProblem> {
+) -> Result<Json<Page<ListedJob>>, ApiProblem> {
     let JobsQuery { agent, schedule, status, since, until, trigger_type, search, with_item, after, limit } =
         listed;
     let limit = Count::or(limit, DEFAULT_JOB_COUNT);
@@ -79,7 +79,19 @@ pub(super) async fn list(
     let items = api.store.jobs(filter, limit).await?;
     let full = items.len() == limit as usize;
     let next_cursor = items.last().filter(|_| full).map(|job| job.id().to_string());
-    Ok(Json(Page { items, next_cursor }))
+    let waits = waits::of_jobs(&api, &items).await?;
+    let listed = |(job, waits): (Job, Option<Waits>)| ListedJob { job: job.into(), waits };
+    Ok(Json(Page { items: items.into_iter().zip(waits).map(listed).collect(), next_cursor }))
+}
+
+/// Job in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ListedJob {
+    #[serde(flatten)]
+    pub job: JobRecord,
+    /// Reason why a pending job does not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
 }
 
 /// Job with its asks, hooks, follow-ups and workspace.

@@ -73,14 +73,14 @@ pub(crate) use extract::{other_method, readable_path};
 pub use followups::JobFollows;
 pub use health::Health;
 pub use job_token::{Wanted, shown};
-pub use jobs::{AttemptView, JobResult, JobView, SourceReport, Waits};
+pub use jobs::{AttemptView, JobResult, JobView, ListedJob, SourceReport, Waits};
 pub use login::LoginLink;
 pub use login::Logins;
 pub use nodes::NodeView;
 pub use problem::{ApiProblem, Code};
 pub use providers::ProviderView;
 pub use reports::JobReports;
-pub use schedules::{FiringJob, FiringView};
+pub use schedules::{FiringJob, FiringView, ScheduleWithFirings};
 pub use sessions::SessionView;
 pub use socket::{Socket, SocketError};
 pub use timeline::{ComingFiring, Lane, PastFiring, Timeline};
@@ -232,7 +232,11 @@ impl Api {
     /// Returns the current snapshot. Without a daemon nobody watches the clock, so times that are due now
     /// count as missed.
     async fn snapshot(&self, roster: &Roster, now: Timestamp) -> Result<Snapshot, StoreError> {
-        let mut snapshot = self.store.snapshot_of(roster, now).await?;
+        let snapshot = self.store.snapshot_of(roster, now).await?;
+        self.with_uptime(snapshot, now).await
+    }
+
+    async fn with_uptime(&self, mut snapshot: Snapshot, now: Timestamp) -> Result<Snapshot, StoreError> {
         if let Side::Alone { .. } = &self.side {
             let present = Moment { wall: now, boot: snapshot.boot };
             snapshot.uptime = Uptime::since(present);

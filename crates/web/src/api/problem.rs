@@ -199,6 +199,8 @@ impl From<FleetError> for ApiProblem {
             | FleetError::NoAsk(_)
             | FleetError::NoItem(_)
             | FleetError::ItemElsewhere { .. }
+            | FleetError::NoQueue { .. }
+            | FleetError::NotInQueue { .. }
             | FleetError::ItemForgotten(_) => Code::NotFound,
             FleetError::InUse { .. }
             | FleetError::AskRefused(_)

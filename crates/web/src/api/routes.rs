@@ -12,9 +12,9 @@ use super::Code::{AlreadyStopped, BadConfig, Conflict, NotFound};
 use super::route::{Creates, Route, Streams};
 use super::{
     AgentView, AnswerAsked, AttemptView, ClaimAsked, ComingFiring, CompleteAsked, FiringView, Health,
-    JobAskReply, JobAsks, JobFollows, JobReports, JobResult, JobView, LoginLink, NodeView, Page,
-    ProviderView, ReleaseAsked, RetryAsked, SessionView, StatusView, StopAsked, Timeline, TokenAsked,
-    TokenMade, UsageView, WorkView,
+    JobAskReply, JobAsks, JobFollows, JobReports, JobResult, JobView, ListedJob, LoginLink, NodeView, Page,
+    ProviderView, ReleaseAsked, RetryAsked, ScheduleWithFirings, SessionView, StatusView, StopAsked,
+    Timeline, TokenAsked, TokenMade, UsageView, WorkView,
 };
 use super::{
     agents, asks, backup, config, daemon, doctor, events, followups, health, jobs, login, nodes, openapi,
@@ -100,7 +100,8 @@ fn of_schedules() -> Vec<Route> {
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}", schedules::one)
             .about("Returns one schedule: on or off, when it fires, and why it does not.")
-            .answers::<ScheduleView>()
+            .params::<schedules::ScheduleQuery>()
+            .answers::<ScheduleWithFirings>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/schedules/{agent}/{schedule}/next", timeline::next)
             .about("Lists its next firings, as far as the clock decides them.")
@@ -139,7 +140,7 @@ fn of_jobs() -> Vec<Route> {
         Route::get("/api/v1/jobs", jobs::list)
             .about("Lists jobs, the newest first.")
             .params::<jobs::JobsQuery>()
-            .answers::<Page<JobRecord>>()
+            .answers::<Page<ListedJob>>()
             .refuses(&[NotFound]),
         Route::get("/api/v1/jobs/{job}", jobs::one)
             .for_jobs()

@@ -7,6 +7,7 @@ use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::{ExitReason, Job, JobStatus};
 use cowhand_core::plan::{LiveJob, Snapshot};
+use cowhand_core::roster::Roster;
 use cowhand_core::schedule::{ScheduleRecord, SkipReason};
 use cowhand_core::trigger::FiringKey;
 use jiff::Timestamp;
@@ -27,11 +28,14 @@ pub struct FiringJob {
     pub id: JobId,
     pub status: JobStatus,
     pub exit_reason: Option<ExitReason>,
+    /// Error of a job that failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 impl From<JobOfFiring> for FiringJob {
-    fn from(JobOfFiring { id, status, exit_reason, .. }: JobOfFiring) -> Self {
-        Self { id, status, exit_reason }
+    fn from(JobOfFiring { id, status, exit_reason, error, .. }: JobOfFiring) -> Self {
+        Self { id, status, exit_reason, error }
     }
 }
 
@@ -74,8 +78,42 @@ pub(super) async fn list(State(api): State<Api>) -> Result<Json<Page<ScheduleVie
 pub(super) async fn one(
     State(api): State<Api>,
     Path((agent, schedule)): Path<(String, String)>,
-) -> Result<Json<ScheduleView>, ApiProblem> {
-    view(&api, &named(&agent)?, &schedule).await
+    Params(ScheduleQuery { firings }): Params<ScheduleQuery>,
+) -> Result<Json<ScheduleWithFirings>, ApiProblem> {
+    let agent = named(&agent)?;
+    let Some(limit) = firings else {
+        let Json(schedule) = view(&api, &agent, &schedule).await?;
+        return Ok(Json(ScheduleWithFirings { schedule, firings: None }));
+    };
+    let (roster, now) = (api.roster(), api.now());
+    let id = find(&api, &agent, &schedule).await?;
+    let (snapshot, rows) =
+        api.store.snapshot_and_ledger(&roster, (id, Count::or(Some(limit), 20)), now).await?;
+    let snapshot = api.with_uptime(snapshot, now).await?;
+    let mut views = views_in(&api, &roster, &snapshot, now).await?.into_iter();
+    // The config may have been reloaded in between.
+    let Some(schedule) = views.find(|view| view.id == id) else {
+        return Err(ApiProblem::no_agent(&roster, &agent));
+    };
+    let firings = firing_views(&api, &roster, id, rows, snapshot.schedules.get(&id)).await?;
+    Ok(Json(ScheduleWithFirings { schedule, firings: Some(firings) }))
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct ScheduleQuery {
+    /// Include at most this number of the newest firings, as they were at the same moment.
+    firings: Option<Count>,
+}
+
+/// Schedule, with its newest firings if they are asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ScheduleWithFirings {
+    #[serde(flatten)]
+    pub schedule: ScheduleView,
+    /// Its newest firings with their outcomes, the newest first; absent unless asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firings: Option<Vec<FiringView>>,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -93,18 +131,33 @@ pub(super) async fn firings(
     let (roster, agent) = (api.roster(), named(&agent)?);
     let id = find(&api, &agent, &schedule).await?;
     // The config may have been reloaded in between.
-    let Some((owner, known)) = roster.schedule(id) else { return Err(ApiProblem::no_agent(&roster, &agent)) };
+    if roster.schedule(id).is_none() {
+        return Err(ApiProblem::no_agent(&roster, &agent));
+    }
     let rows = api.store.ledger(id, Count::or(limit, 20)).await?;
     let record = api.store.schedule(id).await?;
+    let views = firing_views(&api, &roster, id, rows, record.as_ref()).await?;
+    Ok(Json(Page::all(views)))
+}
+
+async fn firing_views(
+    api: &Api,
+    roster: &Roster,
+    id: ScheduleId,
+    rows: Vec<LedgerRow>,
+    record: Option<&ScheduleRecord>,
+) -> Result<Vec<FiringView>, ApiProblem> {
     let daemon_runs = api.daemon().is_ok();
-    let view = |row| FiringView::of(row, record.as_ref(), daemon_runs);
+    let view = |row| FiringView::of(row, record, daemon_runs);
     let mut views: Vec<FiringView> = rows.into_iter().map(view).collect();
-    if For::schedule(owner, known).config().is_some() {
+    let takes_work =
+        roster.schedule(id).is_some_and(|(owner, known)| For::schedule(owner, known).config().is_some());
+    if takes_work {
         for view in &mut views {
-            add_dropped_results(&api, view).await?;
+            add_dropped_results(api, view).await?;
         }
     }
-    Ok(Json(Page::all(views)))
+    Ok(views)
 }
 
 /// Adds the results of its jobs that were not reported because their items were replaced.
@@ -204,9 +257,18 @@ fn due_again<'a>(
 pub(super) async fn views(api: &Api) -> Result<Vec<ScheduleView>, ApiProblem> {
     let (roster, now) = (api.roster(), api.now());
     let snapshot = api.snapshot(&roster, now).await?;
-    let mut views = schedules_of(&roster, &snapshot, now);
+    views_in(api, &roster, &snapshot, now).await
+}
+
+async fn views_in(
+    api: &Api,
+    roster: &Roster,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Result<Vec<ScheduleView>, ApiProblem> {
+    let mut views = schedules_of(roster, snapshot, now);
     for view in views.iter_mut().filter(|view| view.skip_note.is_some()) {
-        add_failure_reason(api, &snapshot, view, now).await?;
+        add_failure_reason(api, snapshot, view, now).await?;
     }
     Ok(views)
 }

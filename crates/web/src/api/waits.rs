@@ -70,18 +70,38 @@ pub fn left_schedule_sentence(agent: &AgentName, schedule: &str) -> String {
 }
 
 pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiProblem> {
-    if job.status() != JobStatus::Pending {
-        return Ok(None);
+    Ok(of_jobs(api, std::slice::from_ref(job)).await?.pop().flatten())
+}
+
+/// Returns for each job what it waits for; none for a job that is not pending.
+pub(super) async fn of_jobs(api: &Api, jobs: &[Job]) -> Result<Vec<Option<Waits>>, ApiProblem> {
+    let is_pending = |job: &Job| job.status() == JobStatus::Pending;
+    if !jobs.iter().any(is_pending) {
+        return Ok(vec![None; jobs.len()]);
     }
     let (roster, now) = (api.roster(), api.now());
+    let snapshot = api.snapshot(&roster, now).await?;
+    let mut all = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        all.push(if is_pending(job) { of_pending(api, &roster, &snapshot, job, now).await? } else { None });
+    }
+    Ok(all)
+}
+
+async fn of_pending(
+    api: &Api,
+    roster: &Roster,
+    snapshot: &Snapshot,
+    job: &Job,
+    now: Timestamp,
+) -> Result<Option<Waits>, ApiProblem> {
     let Some(agent) = roster.agent(job.agent()) else {
         let message = gone_sentence(job.agent());
         return Ok(Some(Waits { reason: SkipReason::Disabled, until: None, message }));
     };
-    let snapshot = api.snapshot(&roster, now).await?;
     // The job may have begun in the meantime.
     let Some(live) = snapshot.jobs.iter().find(|live| live.id == *job.id()) else { return Ok(None) };
-    if let Some(waits) = in_snapshot(&roster, agent, &snapshot, live, now) {
+    if let Some(waits) = in_snapshot(roster, agent, snapshot, live, now) {
         return Ok(Some(waits));
     }
     match live.state {
@@ -93,7 +113,7 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiPro
             ))
         }
         _ => {
-            let Some(awaited) = snapshot.awaited_start(&roster, agent, live, now) else { return Ok(None) };
+            let Some(awaited) = snapshot.awaited_start(roster, agent, live, now) else { return Ok(None) };
             let failed = if live.began_at.is_some() { last_failure(api, job).await? } else { None };
             Ok(Some(ready(live, awaited, failed, now)))
         }
@@ -103,8 +123,9 @@ pub(super) async fn of_job(api: &Api, job: &Job) -> Result<Option<Waits>, ApiPro
 /// Describes a pending job whose time has come, and why it was put back or is tried again.
 fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
     let AwaitedStart { reason, until, sentence } = awaited;
-    let retry = live.retry_due(now).and_then(|since| {
-        Some(format!("{}; the retry is due since {since:.0}, and waits: {sentence}", failed?))
+    let retry = failed.map(|failed| match live.retry_due(now) {
+        Some(since) => format!("{failed}; the retry is due since {since:.0}, and waits: {sentence}"),
+        None => format!("{failed}; the retry waits: {sentence}"),
     });
     let again = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));
     let without = if again.is_some() { SkipReason::Requeued } else { SkipReason::Disabled };

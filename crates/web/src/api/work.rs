@@ -9,6 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use cowhand_core::event::Fact;
 use cowhand_core::id::AgentName;
 use cowhand_core::job::Job;
+use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::work::{FetchOptions, ReleaseOptions, WorkItem, WorkItemId, WorkOutcome, WorkResult};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,8 +17,8 @@ use tracing::debug;
 
 use super::extract::{Count, Given, Params, Switch, named};
 use super::{Api, ApiProblem};
-use cowhand_engine::fleet::find_item;
-use cowhand_engine::queues::{self, DroppedResult, ItemStatus, ItemView, Queue};
+use cowhand_engine::fleet::{FleetError, find_item};
+use cowhand_engine::queues::{self, DroppedResult, ItemPlace, ItemStatus, ItemView, Queue};
 use cowhand_store::JobFilter;
 use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 
@@ -25,6 +26,8 @@ use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSourceError, WorkSources, within};
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WorkQuery {
     agent: Option<AgentName>,
+    /// Only the queue of this name.
+    queue: Option<String>,
     /// Include claimed items.
     all: Switch,
     /// Only items with all these labels, separated by commas.
@@ -139,7 +142,14 @@ pub(super) async fn list(
         untaken: Vec::new(),
         problems: Vec::new(),
     };
-    let queues = queues::queues(&sources, &roster, asked.agent.as_ref());
+    let mut queues = queues::queues(&sources, &roster, asked.agent.as_ref());
+    if let Some(queue) = asked.queue {
+        let known: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+        queues.retain(|known| known.name == queue);
+        if queues.is_empty() {
+            return Err(FleetError::NoQueue { queue, known }.into());
+        }
+    }
     if let Some(cursor) =
         after.as_ref().filter(|cursor| !queues.iter().any(|queue| queue.name == cursor.queue))
     {
@@ -203,7 +213,7 @@ pub(super) async fn one(
 ) -> Result<Json<ItemView>, ApiProblem> {
     let id = named(&id)?;
     let (roster, sources) = (api.roster(), api.sources());
-    let named = (&id, asked.agent.as_ref());
+    let named = (&id, place(asked.agent.as_ref(), asked.queue.as_deref()));
     let (queue, view) = find_item(&sources, &roster, &api.store, named, "show").await?;
     api.notice(&queue).await;
     Ok(Json(ItemView { dropped_result: api.dropped_result(&id, &queue).await?, ..view }))
@@ -239,7 +249,14 @@ impl Api {
         let filter = JobFilter { with_item: true, ..JobFilter::default() };
         let jobs = self.store.jobs(filter, MAX_JOBS_SEARCHED).await?;
         // Another queue may have an item of the same id.
-        let is_of_queue = |job: &Job| queue.agent_needed.is_none() || queue.agents.contains(job.agent());
+        let (roster, sources) = (self.roster(), self.sources());
+        let takers = queues::takers(&sources, &roster, &queue.name);
+        let takers: Vec<_> = takers.into_iter().filter_map(|taker| roster.schedule(taker)).collect();
+        let is_taker = |job: &Job, (agent, schedule): &(&Agent, &Schedule)| {
+            *job.agent() == agent.name && job.schedule() == Some(&schedule.name)
+        };
+        let is_of_queue =
+            |job: &Job| queue.needed.is_empty() || takers.iter().any(|taker| is_taker(job, taker));
         let is_of_item = |job: &&Job| job.work_item().is_some_and(|item| item.id == *id) && is_of_queue(job);
         let Some(last) = jobs.iter().find(is_of_item) else { return Ok(None) };
         let report = self.store.last_item_report(last.id().clone()).await?;
@@ -252,6 +269,10 @@ impl Api {
     }
 }
 
+const fn place<'a>(agent: Option<&'a AgentName>, queue: Option<&'a str>) -> ItemPlace<'a> {
+    ItemPlace { agent, queue }
+}
+
 /// Number of the newest jobs with an item among which the last job of an item is searched.
 const MAX_JOBS_SEARCHED: u32 = 200;
 
@@ -259,6 +280,8 @@ const MAX_JOBS_SEARCHED: u32 = 200;
 #[serde(default, deny_unknown_fields)]
 pub struct ClaimAsked {
     pub agent: Option<AgentName>,
+    /// Name of the queue, if several queues of the agent have an item of this id.
+    pub queue: Option<String>,
     /// Person who claims the item; unset means `person`.
     pub person: Option<String>,
 }
@@ -269,13 +292,16 @@ pub(super) async fn claim(
     Given(asked): Given<ClaimAsked>,
 ) -> Result<Json<ItemView>, ApiProblem> {
     let person = asked.person.as_deref().unwrap_or("person");
-    Ok(Json(api.daemon()?.claim_item(&named(&id)?, asked.agent.as_ref(), person).await?))
+    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
+    Ok(Json(api.daemon()?.claim_item(&named(&id)?, place, person).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReleaseAsked {
     pub agent: Option<AgentName>,
+    /// Name of the queue, if several queues of the agent have an item of this id.
+    pub queue: Option<String>,
     /// Reason, written to the item in its source.
     pub reason: Option<String>,
 }
@@ -287,13 +313,16 @@ pub(super) async fn release(
 ) -> Result<Json<ItemView>, ApiProblem> {
     let options =
         ReleaseOptions { add_comment: asked.reason.is_some(), reason: asked.reason, unfinished: false };
-    Ok(Json(api.daemon()?.release_item(&named(&id)?, asked.agent.as_ref(), options).await?))
+    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
+    Ok(Json(api.daemon()?.release_item(&named(&id)?, place, options).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryAsked {
     pub agent: Option<AgentName>,
+    /// Name of the queue, if several queues of the agent have an item of this id.
+    pub queue: Option<String>,
 }
 
 pub(super) async fn retry(
@@ -301,13 +330,16 @@ pub(super) async fn retry(
     Path(id): Path<String>,
     Given(asked): Given<RetryAsked>,
 ) -> Result<Json<ItemView>, ApiProblem> {
-    Ok(Json(api.daemon()?.retry_item(&named(&id)?, asked.agent.as_ref()).await?))
+    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
+    Ok(Json(api.daemon()?.retry_item(&named(&id)?, place).await?))
 }
 
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CompleteAsked {
     pub agent: Option<AgentName>,
+    /// Name of the queue, if several queues of the agent have an item of this id.
+    pub queue: Option<String>,
     /// Outcome; unset means `success`.
     pub outcome: Option<WorkOutcome>,
     pub summary: Option<String>,
@@ -331,5 +363,6 @@ pub(super) async fn complete(
         artifacts: Vec::new(),
         error: None,
     };
-    Ok(Json(api.daemon()?.complete_item(&named(&id)?, asked.agent.as_ref(), result).await?))
+    let place = place(asked.agent.as_ref(), asked.queue.as_deref());
+    Ok(Json(api.daemon()?.complete_item(&named(&id)?, place, result).await?))
 }

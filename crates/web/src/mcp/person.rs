@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 
 use super::ToolResult;
 use super::tool::Tool;
-use crate::api::{AgentView, Client, FiringView, JobView, Page, StatusView, UsageView, WorkView, segment};
+use crate::api::{
+    AgentView, Client, JobView, ListedJob, Page, ScheduleWithFirings, StatusView, UsageView, WorkView,
+    segment,
+};
 use cowhand_engine::fleet::{ScheduleView, Trigger};
 use cowhand_engine::state::StateFolder;
 
@@ -128,7 +131,7 @@ async fn jobs(connection: Arc<PersonTools>, asked: Jobs) -> ToolResult {
     for (key, value) in given.into_iter().filter_map(|(key, value)| Some((key, value?))) {
         path.extend(["&", key, "=", &segment(&value)]);
     }
-    connection.get::<Page<JobRecord>>(&path).await
+    connection.get::<Page<ListedJob>>(&path).await
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -190,9 +193,8 @@ impl OneSchedule {
 async fn why(connection: Arc<PersonTools>, one: OneSchedule) -> ToolResult {
     let client = connection.client().await?;
     let address = one.address();
-    let schedule: ScheduleView = client.get(&address).await.map_err(|problem| problem.message)?;
-    let firings = client.get::<Page<FiringView>>(&format!("{address}/firings?limit=10")).await;
-    let firings = firings.map_err(|problem| problem.message)?.items;
+    let both = client.get::<ScheduleWithFirings>(&format!("{address}?firings=10")).await;
+    let ScheduleWithFirings { schedule, firings } = both.map_err(|problem| problem.message)?;
     let agent = client.get::<AgentView>(&format!("agents/{}", segment(one.agent.as_str()))).await;
     let refused = agent.map_err(|problem| problem.message)?.followup_refused;
     written(&json!({ "schedule": schedule, "firings": firings, "followup_refused": refused }))

@@ -1,4 +1,4 @@
-//! `overlap` of schedules that count from the end of their jobs.
+//! `overlap` of intervals, and of `queue` beside the other schedules of an agent.
 
 use super::*;
 
@@ -29,4 +29,99 @@ fn overlap_of_an_interval() {
     assert_eq!(by_hand("queue"), "ran interval:2 10:05");
     assert_eq!(by_hand("allow"), "Skipping a/s: at max capacity (1/1), due 10:05");
     assert_eq!(by_hand("cancel_previous"), "cancel 1 | ran interval:2 10:05");
+}
+
+const MINUTELY: &str = r#"{"type":"cron","expression":"* * * * *","overlap":"queue"}"#;
+
+/// `s` queues a job every minute and has run, and `other` is a second schedule that waits since 10:00.
+fn queue_beside(other: &str, last_run: Option<&str>) -> Scene {
+    let mut scene = Scene::new(MINUTELY).last_due("10:05").last_run("10:05");
+    let id = scene.add("t", other);
+    let record = scene.snapshot.schedules.get_mut(&id).unwrap();
+    record.waiting = Some(WaitingFiring { due: at("10:00"), reason: SkipReason::AtCapacity });
+    record.last_due = Some(at("09:00"));
+    if let Some(end) = last_run {
+        record.looked(at(end).into());
+    }
+    scene.job("clock", PENDING).job("clock", PENDING)
+}
+
+/// Jobs that `overlap: queue` made do not take every free place before the other schedules of the agent.
+#[test]
+fn a_queue_takes_turns_with_other_schedules() {
+    let now = "10:05:30";
+    let due = "ran cron 10:00 | wake 10:06";
+    check([
+        ("the other never ran", queue_beside(HOURLY, None), now, due),
+        ("its last run is longer ago", queue_beside(HOURLY, Some("09:10")), now, due),
+        ("an interval", queue_beside(EVERY, Some("09:10")), now, "ran interval:1 09:15 | wake 10:06"),
+        ("the queue ran longer ago", queue_beside(HOURLY, Some("10:05:10")), now, "start 1 | wake 10:06"),
+        ("no place", queue_beside(HOURLY, None).job("clock", RUNNING), now, "wake 10:06"),
+        ("a place for each", queue_beside(HOURLY, None).max(2), now, "ran cron 10:00 | start 1 | wake 10:06"),
+        (
+            "of two places, the queue has one",
+            queue_beside(HOURLY, Some("10:05:10")).max(2).job("clock", RUNNING),
+            now,
+            due,
+        ),
+        (
+            "a job by hand keeps its place in the order",
+            {
+                let mut scene = queue_beside(HOURLY, None);
+                scene.snapshot.jobs[0].by_trigger = false;
+                scene
+            },
+            now,
+            "start 1 | wake 10:06",
+        ),
+    ]);
+}
+
+/// The job of the other schedule was made last and starts first.
+#[test]
+fn jobs_of_schedules_start_in_turn() {
+    let with_job = |scene: Scene| {
+        let t = scene.roster.agents[0].schedules[1].id;
+        let mut scene = scene.job("clock", PENDING);
+        scene.snapshot.jobs.last_mut().unwrap().schedule = Some(t);
+        scene.snapshot.schedules.get_mut(&t).unwrap().last_due = Some(at("10:05"));
+        scene.snapshot.schedules.get_mut(&t).unwrap().waiting = None;
+        scene
+    };
+    let (now, never) = ("10:05:30", || with_job(queue_beside(MINUTELY, None)));
+    check([
+        ("it never ran", never(), now, "start 3 | wake 10:06"),
+        ("then the queue", never().max(2), now, "start 3 | start 1 | wake 10:06"),
+        ("and all", never().max(3), now, "start 3 | start 1 | start 2 | wake 10:06"),
+        (
+            "it ran after the queue",
+            with_job(queue_beside(MINUTELY, Some("10:05:10"))),
+            now,
+            "start 1 | wake 10:06",
+        ),
+    ]);
+    let mut full = never();
+    full.snapshot.jobs.push(LiveJob { state: RUNNING, ..full.snapshot.jobs[0].clone() });
+    let told = |number: usize| {
+        let (agent, job) = (&full.roster.agents[0], &full.snapshot.jobs[number]);
+        full.snapshot.awaited_start(&full.roster, agent, job, at(now)).unwrap().sentence
+    };
+    assert!(told(2).ends_with("it is the next"), "{}", told(2));
+    assert!(told(0).ends_with("1 job waits before it"), "{}", told(0));
+}
+
+/// A poll of a work source keeps its place, although jobs of the queue wait.
+#[test]
+fn a_queue_waits_for_a_poll() {
+    let mut scene = queue_beside(EVERY, None);
+    let source = serde_json::from_str(r#"{"type":"files","path":"x"}"#).unwrap();
+    scene.roster.agents[0].schedules[1].work_source = Some(source);
+    let (t, s) = (&scene.roster.agents[0].schedules[1], &scene.roster.agents[0].schedules[0]);
+    let key: FiringKey = crate::trigger::Occurrence::Interval(1).key(0);
+    scene.snapshot.preparing =
+        vec![Preparing { schedule: t.id, key, since: at("10:05:30"), in_trouble: false }];
+    assert_eq!(free_places(at("10:05:31"), &scene.roster.agents[0], t, &scene.snapshot), 1);
+    assert_eq!(free_places(at("10:05:31"), &scene.roster.agents[0], s, &scene.snapshot), 0);
+    assert_eq!(scene.plan("10:05:31"), "prepare interval:1 | wake 10:05:32");
+    assert!(scene.plan("10:05:33").contains("start 1"), "{}", scene.plan("10:05:33"));
 }

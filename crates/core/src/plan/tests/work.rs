@@ -145,9 +145,14 @@ fn enabled_again_it_looks_for_work_when_it_is_due() {
     }
 }
 
+fn free_places_of(scene: &Scene, now: Timestamp) -> usize {
+    let agent = &scene.roster.agents[0];
+    free_places(now, agent, &agent.schedules[0], &scene.snapshot)
+}
+
 #[test]
 fn places_that_are_free() {
-    let agent = |scene: &Scene| free_places(at("10:00"), &scene.roster.agents[0], &scene.snapshot);
+    let agent = |scene: &Scene| free_places_of(scene, at("10:00"));
     let later = LiveState::Pending { not_before: Some(at("11:00")) };
     assert_eq!(agent(&Scene::new(EVERY).max(3)), 3);
     assert_eq!(agent(&Scene::new(EVERY).max(3).job("clock", RUNNING).job("agent", PENDING)), 1);
@@ -166,7 +171,7 @@ fn a_job_that_was_put_back_keeps_its_place() {
         scene.snapshot.jobs[0].requeued = Requeued { reason, times, in_all: times };
         scene
     };
-    let free = |scene: &Scene| free_places(at("10:09"), &scene.roster.agents[0], &scene.snapshot);
+    let free = |scene: &Scene| free_places_of(scene, at("10:09"));
     let waits = scene(1).max(1);
     assert!(!waits.plan("10:09").contains("start"), "{}", waits.plan("10:09"));
     assert!(waits.plan("10:10").contains("start 1"), "{}", waits.plan("10:10"));

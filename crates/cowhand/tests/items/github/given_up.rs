@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cowhand::queues::ItemPlace;
 use cowhand::store::FailedItem;
 use cowhand_core::event::Fact;
 use cowhand_core::work::{ReleaseOptions, WorkItemId, WorkOutcome};
@@ -25,8 +26,10 @@ async fn a_label_that_a_person_sets_starts_the_count_anew() {
     for act in ["nothing yet", "label", "retry", "release"] {
         match act {
             "label" => hub.fake.world().issues.get_mut(&7).unwrap().labels.push("ready".to_owned()),
-            "retry" => drop(fleet.retry_item(&id, None).await.unwrap()),
-            "release" => drop(fleet.release_item(&id, None, ReleaseOptions::default()).await.unwrap()),
+            "retry" => drop(fleet.retry_item(&id, ItemPlace::default()).await.unwrap()),
+            "release" => {
+                drop(fleet.release_item(&id, ItemPlace::default(), ReleaseOptions::default()).await.unwrap());
+            }
             _ => {}
         }
         // The label that the first failure put back is cowhand's own, and resets nothing.
@@ -40,7 +43,7 @@ async fn a_label_that_a_person_sets_starts_the_count_anew() {
     }
     // A person closes it: the failures are forgotten, and it cannot be retried.
     hub.fake.world().issues.get_mut(&7).unwrap().is_closed = true;
-    let closed = fleet.retry_item(&id, None).await.unwrap_err();
+    let closed = fleet.retry_item(&id, ItemPlace::default()).await.unwrap_err();
     assert_eq!(
         closed.to_string(),
         "github-7 cannot be tried again: the issue is closed, or not in the repository"

@@ -104,7 +104,7 @@ impl Preparer<'_> {
     async fn places(&self, firing: &PreparedFiring<'_>, made: usize) -> anyhow::Result<usize> {
         let snapshot = self.engine.store.snapshot().await?;
         let claiming = self.engine.store.items_being_claimed(firing.agent.name.clone(), self.now()).await?;
-        let free = free_places(self.now(), firing.agent, &snapshot).saturating_sub(claiming);
+        let free = free_places(self.now(), firing.agent, firing.schedule, &snapshot).saturating_sub(claiming);
         Ok(if self.key.is_by_clock() || made > 0 { free } else { free.max(1) })
     }
 

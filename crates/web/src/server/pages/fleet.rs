@@ -14,7 +14,7 @@ use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, asks, budgets, marks, now, text};
 use crate::api::{
-    AgentView, ApiProblem, Code, JobView, Page, StatusView, Total, UsageView, left_sentence, segment,
+    AgentView, ApiProblem, ListedJob, Page, StatusView, Total, UsageView, Waits, left_sentence, segment,
 };
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
@@ -23,8 +23,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     let client = &pages.client;
     let status: StatusView = client.get("status").await?;
     let running: Page<JobRecord> = client.get("jobs?status=running&limit=50").await?;
-    let waiting: Page<JobRecord> = client.get("jobs?status=pending&limit=10").await?;
-    let ends = waits_end(&pages, &waiting.items, now).await?;
+    let waiting: Page<ListedJob> = client.get("jobs?status=pending&limit=10").await?;
     let day_ago = segment(&(now - SignedDuration::from_hours(24)).to_string());
     let failed: Page<JobRecord> = client.get(&format!("jobs?status=failed&since={day_ago}&limit=8")).await?;
     let schedules: Page<ScheduleView> = client.get("schedules").await?;
@@ -46,7 +45,7 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
         }
         (part("running", "Running now", &more(status.running, running.items.len(), "running"), &running_now(&running.items, &lines, now)))
         @if !waiting.items.is_empty() {
-            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, &ends, now)))
+            (part("waiting", "Waiting", &more(status.queued, waiting.items.len(), "pending"), &waiting_now(&waiting.items, now)))
         }
         div.columns {
             (part("next", "Fires next", &html! { a href="/timeline" { "Timeline" } }, &fires_next(schedules.items, now)))
@@ -58,25 +57,11 @@ pub(super) async fn page(State(pages): State<Pages>) -> PageAnswer {
     pages.page(Frame { title: "Fleet", tab: Tab::Fleet, follow: None }, main).await
 }
 
-/// Returns for each job the time before which it does not start, if that is in the future: the end of its backoff, or that
-/// of the limit of its provider or of the pause of its schedule.
-async fn waits_end(
-    pages: &Pages,
-    waiting: &[JobRecord],
-    now: Timestamp,
-) -> Result<Vec<Option<Timestamp>>, ApiProblem> {
-    let mut ends = Vec::new();
-    for job in waiting {
-        let view = match pages.client.get::<JobView>(&format!("jobs/{}", job.id)).await {
-            Ok(view) => Some(view),
-            // It may have been removed in the meantime.
-            Err(problem) if problem.code == Code::NotFound => None,
-            Err(problem) => return Err(problem),
-        };
-        let until = view.and_then(|view| view.waits).and_then(|waits| waits.ends());
-        ends.push(until.max(job.not_before).filter(|until| *until > now));
-    }
-    Ok(ends)
+/// Returns the time before which a job does not start, if that is in the future: the end of its backoff, or that of the
+/// limit of its provider or of the pause of its schedule.
+fn wait_ends(listed: &ListedJob, now: Timestamp) -> Option<Timestamp> {
+    let until = listed.waits.as_ref().and_then(Waits::ends);
+    until.max(listed.job.not_before).filter(|until| *until > now)
 }
 
 async fn last_lines(pages: &Pages, running: &[JobRecord]) -> Result<Vec<String>, ApiProblem> {
@@ -140,6 +125,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
             @for gone in &status.gone {
                 p.alert { b { "Not in the config" } ": " (marks::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
             }
+            @for skipped in &status.skipped_files { p.alert { b { "Not taken" } ": " (Text(&skipped.sentence())) } }
             @for note in poor { p.alert { b { "No money: " } (Text(note)) } }
             @for parked in &status.parked {
                 p.alert { b { (text::plain(&parked.provider)) " is used up" } ", until " (marks::at(parked.until)) ": " (Text(&parked.message)) }
@@ -210,18 +196,19 @@ fn running_now(running: &[JobRecord], lines: &[String], now: Timestamp) -> Marku
     }
 }
 
-fn waiting_now(waiting: &[JobRecord], ends: &[Option<Timestamp>], now: Timestamp) -> Markup {
+fn waiting_now(waiting: &[ListedJob], now: Timestamp) -> Markup {
     html! {
         table {
             thead { tr { th { "Job" } th { "Agent" } th.wide { "Schedule" } th { "Made" } th.wide { "Not before" } } }
             tbody {
-                @for (job, ends) in waiting.iter().zip(ends) {
+                @for listed in waiting {
+                    @let job = &listed.job;
                     tr {
                         td { (marks::job(&job.id)) }
                         td { (marks::agent(&job.agent)) }
                         td.wide { @if let Some(name) = &job.schedule { (marks::schedule(&job.agent, name)) } }
                         td { (marks::from_now(job.started_at, now)) }
-                        td.wide { @if let Some(time) = ends { (marks::due(*time, now)) } }
+                        td.wide { @if let Some(time) = wait_ends(listed, now) { (marks::due(time, now)) } }
                     }
                 }
             }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::layout::{Frame, Tab, empty, part};
 use super::text::Text;
 use super::{PageAnswer, Pages, definition, marks, now, removed, text};
-use crate::api::{FiringView, Page, segment};
+use crate::api::{FiringView, Page, ScheduleWithFirings, segment};
 use cowhand_engine::fleet::{ScheduleStatus, ScheduleView};
 
 pub(super) async fn page(
@@ -18,11 +18,12 @@ pub(super) async fn page(
 ) -> PageAnswer {
     let now = now();
     let base = format!("schedules/{}/{}", segment(&agent), segment(&schedule));
-    let view: ScheduleView = match pages.client.get(&base).await {
-        Ok(view) => view,
-        Err(problem) => return removed::page(&pages, &agent, Some(&schedule), problem).await,
-    };
-    let ledger: Page<FiringView> = pages.client.get(&format!("{base}/firings?limit=100")).await?;
+    let ScheduleWithFirings { schedule: view, firings } =
+        match pages.client.get(&format!("{base}?firings=100")).await {
+            Ok(both) => both,
+            Err(problem) => return removed::page(&pages, &agent, Some(&schedule), problem).await,
+        };
+    let firings = firings.unwrap_or_default();
     let next: Page<Timestamp> = pages.client.get(&format!("{base}/next?count=10")).await?;
     let definition = pages.definition(&view).await?;
     let main = html! {
@@ -31,7 +32,7 @@ pub(super) async fn page(
             (part("next", "Next firings", &html! {}, &coming(&next.items, now)))
         }
         (definition::part(&definition, &view))
-        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&view, &ledger.items)))
+        (part("ledger", "Ledger", &html! { span.muted { "the latest first" } }, &table(&view, &firings)))
     };
     let title = format!("{} · {}", text::short(view.schedule.as_str(), 60), view.agent);
     let follow = format!("agent={}", view.agent);

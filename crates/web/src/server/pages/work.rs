@@ -75,7 +75,9 @@ fn queues(items: Vec<ItemView>, known: &[String], now: Timestamp) -> Markup {
     let mut queues: IndexMap<String, Vec<ItemView>> = IndexMap::new();
     for item in items {
         let agents: Vec<&str> = item.agents.iter().map(AgentName::as_str).collect();
-        queues.entry(format!("{} for {}", item.item.id.source(), agents.join(", "))).or_default().push(item);
+        let queue = item.needed.queue_needed.as_ref().map(|queue| format!(": {queue}")).unwrap_or_default();
+        let name = format!("{} for {}{queue}", item.item.id.source(), agents.join(", "));
+        queues.entry(name).or_default().push(item);
     }
     html! {
         @for (number, (name, items)) in queues.iter().enumerate() {
@@ -117,7 +119,7 @@ fn given_up(view: &ItemView, why: &GivenUp) -> Markup {
             (text::short(&why.sentence(), 200))
             @if let Some(job) = &why.job { " in " a.id href={ "/jobs/" (job) } { (job.as_str().trim_start_matches("job-")) } }
         }
-        p.muted { "To retry it tried again: " code.any { "cowhand work retry " (view.named()) } }
+        p.muted { "To have it tried again: " code.any { "cowhand work retry " (view.named()) } }
     }
 }
 

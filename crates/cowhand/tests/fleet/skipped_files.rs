@@ -1,0 +1,41 @@
+//! Files in the folder of a work source that are no items.
+
+use super::Scene;
+
+#[test]
+fn files_that_are_no_items_are_counted() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: ['true']
+    work_source: {type: files, path: q}
+    schedules: {s: {type: manual}, t: {type: manual}}
+  - {name: b, runtime: command, command: ['true'], schedules: {s: {type: manual}}}
+",
+    );
+    std::fs::create_dir(scene.root.join("q")).unwrap();
+    scene.write("q/fine.md", "---\ntitle: Fine\n---\nText.\n");
+    let words =
+        |arguments: &[&str]| scene.run(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!words(&["status"]).contains("not taken"));
+    scene.write("q/bad name.md", "Text.\n");
+    scene.write("q/closed.md", "---\n{status: available}\n---\nText.\n");
+    let note = format!(
+        "not taken: files {} has 2 files that are no items; `cowhand doctor` says why",
+        scene.root.join("q").display()
+    );
+    // With a daemon and without one.
+    for _ in 0..2 {
+        for verb in [&["status"][..], &["status", "a"], &["why", "a/t"], &["why", "a"]] {
+            assert!(words(verb).contains(&note), "{verb:?}: {}", words(verb));
+        }
+        for verb in [&["status", "b"][..], &["why", "b/s"]] {
+            assert!(!words(verb).contains("not taken"), "{verb:?}: {}", words(verb));
+        }
+        assert_eq!(scene.json(&["status"])["skipped_files"][0]["files"], 2);
+        if scene.daemon().is_none() {
+            scene.start();
+        }
+    }
+}

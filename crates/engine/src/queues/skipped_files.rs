@@ -1,0 +1,60 @@
+//! Files in the folders of work sources that are no items, so that nobody takes them.
+
+use cowhand_core::id::AgentName;
+use cowhand_core::roster::Roster;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::given_up::TakenBy;
+use super::{places, queues};
+use cowhand_work::{SOURCE_READ_TIMEOUT, WorkSources, within};
+
+/// Files of a queue that are no items.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedFiles {
+    /// Name of the queue.
+    pub queue: String,
+    /// Number of the files.
+    pub files: usize,
+    /// Agents that take items from the queue.
+    pub agents: Vec<AgentName>,
+    /// Schedules that take items from the queue.
+    pub taken_by: Vec<TakenBy>,
+}
+
+impl SkippedFiles {
+    /// Says how many files nobody takes, and what says why.
+    pub fn sentence(&self) -> String {
+        let files = match self.files {
+            1 => "1 file that is no item".to_owned(),
+            more => format!("{more} files that are no items"),
+        };
+        format!("{} has {files}; `cowhand doctor` says why", self.queue)
+    }
+}
+
+/// Returns the queues with files that are no items. A source that cannot be read is left out: others report that.
+pub async fn skipped_files(sources: &WorkSources, roster: &Roster) -> Vec<SkippedFiles> {
+    let mut all = Vec::new();
+    for queue in queues(sources, roster, None) {
+        let files = within(SOURCE_READ_TIMEOUT, queue.source.skipped()).await.unwrap_or_default();
+        if files == 0 {
+            continue;
+        }
+        let base = &sources.setting().base;
+        let whose = roster.agents.iter().flat_map(places);
+        let whose =
+            whose.filter(|whose| whose.config().is_some_and(|config| config.queue(base) == queue.name));
+        let taken_by = whose.filter_map(|whose| {
+            let schedule = whose.schedule?.name.clone();
+            Some(TakenBy { agent: whose.agent.name.clone(), schedule })
+        });
+        all.push(SkippedFiles {
+            taken_by: taken_by.collect(),
+            files,
+            agents: queue.agents,
+            queue: queue.name,
+        });
+    }
+    all
+}

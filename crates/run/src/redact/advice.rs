@@ -1,0 +1,60 @@
+//! Commands in texts for people: a masked word in one is replaced by a placeholder, because nobody could type the command.
+
+use std::borrow::Cow;
+
+use cowhand_core::config::MASK;
+
+/// Replaces masked words in commands, which nobody could type, by placeholders, and says where the words are. None if there
+/// are no such words.
+pub fn with_placeholders(text: &str) -> Option<String> {
+    let mut note = None;
+    // Every second part is between backticks.
+    let parts = text.split('`').enumerate().map(|(number, part)| {
+        if number % 2 == 0 || !part.starts_with("cowhand ") || !part.contains(MASK) {
+            return Cow::Borrowed(part);
+        }
+        let (name, whose) = if part.starts_with("cowhand work ") {
+            (
+                "ITEM",
+                "the id contains a secret and is masked in this text; `cowhand work list --all` shows it",
+            )
+        } else {
+            (
+                "NAME",
+                "the name contains a secret and is masked in this text; `cowhand schedule list` shows it",
+            )
+        };
+        note = Some(whose);
+        let words = part.split(' ').map(|word| if word.contains(MASK) { name } else { word });
+        Cow::Owned(words.collect::<Vec<_>>().join(" "))
+    });
+    let replaced = parts.collect::<Vec<_>>().join("`");
+    note.map(|note| format!("{} ({note})", replaced.trim_end_matches('.')))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_masked_word_is_no_part_of_a_command() {
+        let of_item =
+            "(the id contains a secret and is masked in this text; `cowhand work list --all` shows it)";
+        let of_name =
+            "(the name contains a secret and is masked in this text; `cowhand schedule list` shows it)";
+        for (text, expected) in [
+            ("`cowhand work retry files-1` has it tried again", None),
+            ("files-*** failed; `cowhand job job-1` shows it", None),
+            (
+                "files-*** failed; `cowhand work retry files-***` has it tried again",
+                Some(format!("files-*** failed; `cowhand work retry ITEM` has it tried again {of_item}")),
+            ),
+            (
+                "a/*** is off; `cowhand schedule enable a/***` turns it on.",
+                Some(format!("a/*** is off; `cowhand schedule enable NAME` turns it on {of_name}")),
+            ),
+        ] {
+            assert_eq!(with_placeholders(text), expected);
+        }
+    }
+}
