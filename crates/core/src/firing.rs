@@ -107,7 +107,7 @@ impl Firing<'_> {
     fn prompt(&self, item: Option<&WorkItem>, now: Timestamp) -> String {
         let given = self.firing_context.prompt.as_deref();
         let own = self.schedule.and_then(|schedule| schedule.prompt.as_deref());
-        let text = prompt::choose(given, own, self.agent.settings.default_prompt.as_deref());
+        let text = prompt::choose(given, own, self.agent.default_prompt.as_deref());
         let trigger = self.schedule.map_or("manual", |schedule| schedule.trigger.type_name());
         let zone = self.schedule.map_or(self.zone, |schedule| schedule.zone.time_zone());
         let upstream = Upstream::of(trigger, &self.firing_context.task);
@@ -141,7 +141,7 @@ mod tests {
 
     fn job(trigger: &str, key: &FiringKey, own: &str, given: Option<&str>) -> NewJob {
         let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings.default_prompt = Some("Do what you do.".to_owned());
+        agent.default_prompt = Some("Do what you do.".to_owned());
         let trigger: TriggerConfig = serde_json::from_str(trigger).unwrap();
         let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
         schedule.prompt = (!own.is_empty()).then(|| own.to_owned());
@@ -224,7 +224,7 @@ mod tests {
             let trigger = serde_json::from_str(r#"{"type":"interval","interval":"1m"}"#).unwrap();
             let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
             let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
-            (agent.settings.trust, schedule.trust) = (of_agent, own);
+            (agent.trust, schedule.trust) = (of_agent, own);
             let (key, due) = (Occurrence::Interval(1).key(0), None);
             let (schedule, firing_context, zone) =
                 (Some(&schedule), &FiringContext::default(), &TimeZone::UTC);

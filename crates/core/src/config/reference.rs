@@ -98,7 +98,7 @@ impl<'a> KnownNames<'a> {
 
     /// Checks `followups`: it has to set `max` or `from`, and the agents in `from` have to exist.
     fn followups(&self, agent: &Agent, draft: &Draft, problems: &mut Problems) {
-        let (Some(own), Some(node)) = (&agent.settings.followups, draft.node.get("followups")) else {
+        let (Some(own), Some(node)) = (&agent.followups, draft.node.get("followups")) else {
             return;
         };
         if own.max.is_none() && own.from.is_empty() {

@@ -1,20 +1,20 @@
 //! The keys of an agent: in its own file, in an entry of the fleet file, or in `overrides`.
 
 use indexmap::IndexMap;
-use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chat, Docker, Hooks, McpServer, Runtime, ScheduleConfig, WorkSource};
+use super::{Chat, Docker, HooksConfig, McpServerConfig, RuntimeName, ScheduleConfig, WorkSourceConfig};
 use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::followup::Followups;
 use crate::interval::Interval;
-use crate::permission::Permissions;
+use crate::permission::{PermissionMode, Permissions};
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
+use crate::runtime::SettingSource;
 use crate::sandbox::Sandbox;
-use crate::session::{self, SessionPolicy};
+use crate::session::SessionPolicy;
 use crate::trust::Trust;
 use crate::workspace::Isolation;
 
@@ -24,7 +24,7 @@ use crate::workspace::Isolation;
 #[schemars(extend("x-strict" = true))]
 pub struct Fallback {
     /// Runtime; with another runtime, the agent's `model` does not apply.
-    pub runtime: Option<Runtime>,
+    pub runtime: Option<RuntimeName>,
     pub model: Option<String>,
     /// Provider; unset means that of the runtime, if `runtime` is another one.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
@@ -56,17 +56,17 @@ pub struct AgentConfig {
     pub system_prompt: Option<String>,
     /// Prompt of a run whose schedule has none.
     pub default_prompt: Option<String>,
-    pub work_source: Option<WorkSource>,
+    pub work_source: Option<WorkSourceConfig>,
     /// Schedules by name.
     pub schedules: IndexMap<String, ScheduleConfig>,
-    pub session: Option<Session>,
-    pub mcp_servers: IndexMap<String, McpServer>,
+    pub session: Option<SessionConfig>,
+    pub mcp_servers: IndexMap<String, McpServerConfig>,
     /// Folders of plugins for Claude Code, relative to the directory of the agent.
-    pub plugins: Option<Vec<Plugin>>,
+    pub plugins: Option<Vec<PluginConfig>>,
     #[schemars(extend("x-pending" = "chat is not connected yet"))]
     pub chat: Option<Chat>,
     /// Actions after the end of a job.
-    pub hooks: Option<Hooks>,
+    pub hooks: Option<HooksConfig>,
     /// Restrictions on its processes; unset means none.
     pub sandbox: Option<Sandbox>,
     /// herdctl's form of `sandbox: docker`.
@@ -99,7 +99,7 @@ pub struct AgentConfig {
     /// Send messages of the agent in parts while they are written; unset means false.
     pub partial_messages: Option<bool>,
     /// Kind of program that the agent is; unset means `claude`.
-    pub runtime: Option<Runtime>,
+    pub runtime: Option<RuntimeName>,
     /// Program and arguments for `runtime: command` (which gets the prompt on stdin) and `runtime: acp`.
     #[schemars(length(min = 1))]
     pub command: Option<Vec<String>>,
@@ -167,7 +167,8 @@ pub struct Instances {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Session {
+#[schemars(rename = "Session")]
+pub struct SessionConfig {
     /// Which jobs share one session; unset means `fresh`, none.
     pub policy: Option<SessionPolicy>,
     #[schemars(range(min = 1))]
@@ -179,15 +180,10 @@ pub struct Session {
     pub model: Option<String>,
 }
 
-impl Session {
-    pub fn expires(&self) -> SignedDuration {
-        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::SESSION_EXPIRES_AFTER)
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Plugin {
+#[schemars(rename = "Plugin")]
+pub enum PluginConfig {
     Path(String),
     Local {
         #[serde(rename = "type")]
@@ -202,26 +198,5 @@ pub enum Plugin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PluginKind {
-    Local,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum PermissionMode {
-    Default,
-    AcceptEdits,
-    BypassPermissions,
-    Plan,
-    Delegate,
-    DontAsk,
-    // `permissions` decide, and a person decides what they leave open.
-    Ask,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SettingSource {
-    User,
-    Project,
     Local,
 }

@@ -6,19 +6,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    AgentConfig, Docker, Instances, McpServer, PermissionMode, Plugin, Session, TracesConfig, WorkSource,
+    AgentConfig, Docker, Instances, McpServerConfig, PluginConfig, SessionConfig, WorkSourceConfig,
     WorkingDirectory,
 };
 use crate::breaker::Breaker;
 use crate::budget::{Budget, FleetBudget};
 use crate::interval::Interval;
-use crate::permission::Permissions;
+use crate::permission::{PermissionMode, Permissions};
 use crate::policy::{Retry, Timeout, Timing};
 use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
 use crate::sandbox::Sandbox;
 use crate::server::ServerConfig;
+use crate::traces::TracesConfig;
 use crate::trust::Trust;
 use crate::workspace::Isolation;
 
@@ -83,9 +84,9 @@ pub struct Defaults {
     pub working_directory: Option<WorkingDirectory>,
     /// herdctl's form of `sandbox: docker`.
     pub docker: Option<Docker>,
-    pub work_source: Option<WorkSource>,
+    pub work_source: Option<WorkSourceConfig>,
     pub instances: Option<Instances>,
-    pub session: Option<Session>,
+    pub session: Option<SessionConfig>,
     pub isolation: Option<Isolation>,
     pub sandbox: Option<Sandbox>,
     pub model: Option<String>,
@@ -97,9 +98,9 @@ pub struct Defaults {
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
-    pub plugins: Option<Vec<Plugin>>,
+    pub plugins: Option<Vec<PluginConfig>>,
     pub partial_messages: Option<bool>,
-    pub mcp_servers: Option<IndexMap<String, McpServer>>,
+    pub mcp_servers: Option<IndexMap<String, McpServerConfig>>,
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pub pass_env: Option<Vec<String>>,
     pub retry: Option<Retry>,

@@ -3,21 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cowhand_core::ask::{self, ASK_TIMEOUT, MAX_PAUSED_TIME};
+use cowhand_core::ask::{self, MAX_PAUSED_TIME};
 use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::backoff::Backoff;
 use cowhand_core::breaker::Breaker;
 use cowhand_core::budget::Breach;
-use cowhand_core::interval::Interval;
 use cowhand_core::job::{
     ErrorKind, FailReason, Job, JobError, JobState, JobUsage, NotBegun, Outcome, Termination,
 };
 use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
 use cowhand_core::policy::{Retry, Timeout};
 use cowhand_core::provider::OnLimit;
-use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::shape::Runtime;
-use cowhand_core::workspace::Isolation;
+use cowhand_core::roster::Agent;
+use cowhand_core::runtime::Runtime;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -94,23 +92,14 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
         let schedule = agent.restrictions(job).schedule();
-        let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
-            schedule.map(of).or(own).unwrap_or(default)
-        };
-        let mut settings = agent.settings.clone();
-        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
         Self {
             retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
-            timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
-            idle_timeout: timeout(
-                |schedule| schedule.idle_timeout,
-                agent.settings.idle_timeout,
-                Timeout::IDLE,
-            ),
+            timeout: schedule.map_or(agent.timeout, |schedule| schedule.timeout),
+            idle_timeout: schedule.map_or(agent.idle_timeout, |schedule| schedule.idle_timeout),
             // A stranger must not be able to pause a schedule.
             breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
-            agent: Agent { settings, ..agent.clone() },
+            agent: Agent { isolation: agent.isolation_of(job.schedule()), ..agent.clone() },
             redactor: redactor_over(loaded, Some(agent)),
         }
     }
@@ -306,11 +295,13 @@ impl AttemptTask {
 
     /// Reads the metadata that the agent left for its hooks, before the next agent can overwrite it.
     fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
-        rules.agent.settings.hooks.as_ref()?;
+        if rules.agent.hooks.is_empty() {
+            return None;
+        }
         let ran_in = attempt.start().ok().map(|start| start.directory);
         let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
         let place = metadata::MetadataPlaces {
-            file: rules.agent.settings.metadata_file.as_deref(),
+            file: &rules.agent.metadata_file,
             directory: &ran_in,
             workspaces: &self.engine.home.state.workspaces(),
             writable: &self.engine.loaded().writable,
@@ -369,9 +360,8 @@ impl AttemptTask {
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
-        let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
         let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
-        let waited = waited.min(longest.max(MAX_PAUSED_TIME));
+        let waited = waited.min(rules.agent.ask_timeout.max(MAX_PAUSED_TIME));
         let took = took.filter(|limit| now.since(began) - waited > *limit);
         let silent = silent.filter(|limit| {
             let lately = |answered| now.wall.duration_since(answered) <= *limit;

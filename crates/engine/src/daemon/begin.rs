@@ -10,7 +10,7 @@ use cowhand_core::attempt::Settlement;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, NotBegun, Origin, Outcome, Termination};
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, JobRestrictions};
-use cowhand_core::shape::Runtime;
+use cowhand_core::runtime::Runtime;
 use cowhand_core::workspace::IsolationKind;
 use jiff::{SignedDuration, Timestamp};
 use tracing::{info, warn};
@@ -113,7 +113,7 @@ impl AttemptTask {
         };
         fault::place("workspace-made");
         agent.directory.clone_from(&work_dir.directory);
-        agent.settings.budget = self.allowance().await;
+        agent.budget = self.allowance().await.unwrap_or_default();
         let launch = shown_to_all(&agent, &rules.redactor)
             .map_or_else(|| self.launch_spec(&agent, &beginning.session), Err);
         let launch = match launch.and_then(|launch| self.with_sandbox(&agent, &rules.agent.directory, launch))
@@ -138,7 +138,7 @@ impl AttemptTask {
         }
         let mut notes = beginning.notes;
         if self.fallback.is_some() {
-            let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
+            let (runtime, model) = (agent.runtime().name(), &agent.program.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
             let why = if beginning.goes_on { "" } else { "its provider is used up; " };
             notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
@@ -255,7 +255,7 @@ impl AttemptTask {
 
     /// Runs the setup command of a workspace, if there is one, and stops it when the job is stopped.
     async fn set_up(&mut self, agent: &Agent, launch: &Launch, rules: &Rules) -> bool {
-        let isolation = agent.isolation();
+        let isolation = &agent.isolation;
         let Some(command) = isolation.setup.clone() else { return true };
         let (attempt, stop) = (self.attempt(), Arc::new(AtomicBool::new(false)));
         let mut environment = launch.environment.clone();
@@ -329,8 +329,7 @@ impl AttemptTask {
         let stored = match (&forked, agent.session_key_of(&self.job)) {
             (Some(parent), _) => store.session_of(parent.clone()).await?,
             (None, Some(key)) => {
-                let session = agent.settings.session.clone().unwrap_or_default();
-                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
+                let since = self.now().checked_sub(agent.session.expires).unwrap_or(Timestamp::MIN);
                 let (agent, job) = (agent.name.clone(), self.job.id().clone());
                 store.newest_session(agent, key, job, since).await?
             }
@@ -392,7 +391,7 @@ impl AttemptTask {
         if stored.node != self.engine.home.node {
             return Ok(Err("it is on another machine".to_owned()));
         }
-        let own = agent.isolation().kind != IsolationKind::Shared;
+        let own = agent.isolation.kind != IsolationKind::Shared;
         if !own && *directory == agent.directory {
             return Ok(Ok(None));
         }
@@ -456,8 +455,8 @@ fn fresh(stored: &StoredSession, why: &str) -> Beginning {
 
 /// Explains which setting would put a secret into the arguments of the program; such an agent is not started.
 fn shown_to_all(agent: &Agent, redactor: &Redactor) -> Option<String> {
-    let prompt = agent.settings.system_prompt.as_deref()?;
-    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.redact(prompt) != prompt;
+    let prompt = agent.system_prompt.as_deref()?;
+    let shown = agent.runtime() == Runtime::Codex && redactor.redact(prompt) != prompt;
     shown.then(|| {
         "`system_prompt` holds a secret, and Codex takes it only as an argument, for everyone on the machine to see; leave it in its variable, and let the prompt name that".to_owned()
     })
