@@ -39,7 +39,15 @@ impl FiringContext {
                 task.metadata.insert("run_at".to_owned(), due.to_string());
                 task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
             }
-            _ => {}
+            TriggerConfig::Interval { .. }
+            | TriggerConfig::Webhook { .. }
+            | TriggerConfig::Chat { .. }
+            | TriggerConfig::Manual {}
+            | TriggerConfig::GithubIssues { .. }
+            | TriggerConfig::GithubPullRequests { .. }
+            | TriggerConfig::AgentLifecycle { .. }
+            | TriggerConfig::DispatchResult { .. }
+            | TriggerConfig::Custom { .. } => {}
         }
         Self { task, ..Self::default() }
     }

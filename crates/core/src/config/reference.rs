@@ -85,7 +85,16 @@ impl<'a> KnownNames<'a> {
                         upstream.insert(place.schedule.id, source);
                     }
                 }
-                _ => {}
+                TriggerConfig::AgentLifecycle { agent: None, .. }
+                | TriggerConfig::Interval { .. }
+                | TriggerConfig::Cron { .. }
+                | TriggerConfig::Delay { .. }
+                | TriggerConfig::Webhook { .. }
+                | TriggerConfig::Chat { .. }
+                | TriggerConfig::Manual {}
+                | TriggerConfig::GithubIssues { .. }
+                | TriggerConfig::GithubPullRequests { .. }
+                | TriggerConfig::Custom { .. } => {}
             }
         }
         for (agent, draft) in &self.agents {

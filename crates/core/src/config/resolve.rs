@@ -230,7 +230,16 @@ fn adopted(
 const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     match trigger {
         TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
-        _ => None,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Webhook { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::GithubIssues { .. }
+        | TriggerConfig::GithubPullRequests { .. }
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. }
+        | TriggerConfig::Custom { .. } => None,
     }
 }
 

@@ -64,7 +64,15 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
         TriggerConfig::Webhook { events, .. } if events.iter().any(|event| is_of_people(event)) => {
             "whoever can write in the repository's issues"
         }
-        _ => return,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Webhook { .. }
+        | TriggerConfig::Chat { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. }
+        | TriggerConfig::Custom { .. } => return,
     };
     let default = agent.default_prompt.as_deref();
     let prompt = prompt::choose(None, schedule.prompt.as_deref(), default);

@@ -60,7 +60,16 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     let schedules = agents().flat_map(|agent| &agent.schedules);
     let of_schedules = schedules.filter_map(|schedule| match &schedule.trigger {
         TriggerConfig::Webhook { secret, .. } => secret.clone(),
-        _ => None,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Chat { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::GithubIssues { .. }
+        | TriggerConfig::GithubPullRequests { .. }
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. }
+        | TriggerConfig::Custom { .. } => None,
     });
     let named = fleet.named.iter().filter_map(|name| fleet.setting.variable(name));
     let store = fleet.roster.store.as_deref().and_then(password).map(str::to_owned);
