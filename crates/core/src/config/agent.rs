@@ -27,59 +27,61 @@ use crate::workspace::Isolation;
 impl Agent {
     /// Creates an agent from its keys, without its schedules and in the directory `.`.
     pub fn from_config(name: AgentName, config: AgentConfig) -> Self {
+        let inherited = config.inherited;
         let program = Program {
             runtime: config.runtime.map(herdctl::runtime).unwrap_or_default(),
             command: config.command.unwrap_or_default(),
-            model: config.model,
+            model: inherited.model,
             provider: config.provider,
             env: config.env,
         };
-        let docker = config.docker.unwrap_or_default();
-        let written_session = config.session.unwrap_or_default();
+        let docker = inherited.docker.unwrap_or_default();
+        let written_session = inherited.session.unwrap_or_default();
         Self {
             display_name: config.identity.and_then(|own| own.name).unwrap_or_else(|| name.to_string()),
             description: config.description,
-            isolation: config.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
+            isolation: inherited.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
             fallbacks: config.fallback.into_iter().map(|other| fallback(&program, other)).collect(),
             program,
-            pass_env: config.pass_env.unwrap_or_default(),
+            pass_env: inherited.pass_env.unwrap_or_default(),
             system_prompt: config.system_prompt,
             default_prompt: config.default_prompt,
-            max_turns: config.max_turns.or(written_session.max_turns),
+            max_turns: inherited.max_turns.or(written_session.max_turns),
             session: session(&written_session),
             tools: ToolAccess {
-                mode: config.permission_mode.unwrap_or_default(),
-                permissions: config.permissions,
-                available: config.tools,
-                allowed: config.allowed_tools.unwrap_or_default(),
-                denied: config.denied_tools.unwrap_or_default(),
+                mode: inherited.permission_mode.unwrap_or_default(),
+                permissions: inherited.permissions,
+                available: inherited.tools,
+                allowed: inherited.allowed_tools.unwrap_or_default(),
+                denied: inherited.denied_tools.unwrap_or_default(),
             },
-            ask_timeout: config.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration),
+            ask_timeout: inherited.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration),
             fleet_tools: config.fleet_tools.unwrap_or(false),
-            mcp_servers: config
+            mcp_servers: inherited
                 .mcp_servers
+                .unwrap_or_default()
                 .into_iter()
                 .map(|(name, server)| (name, server.into()))
                 .collect::<IndexMap<_, McpServer>>(),
             claude: ClaudeSettings {
-                plugins: config.plugins.into_iter().flatten().map(Plugin::from).collect(),
+                plugins: inherited.plugins.into_iter().flatten().map(Plugin::from).collect(),
                 setting_sources: config.setting_sources,
-                partial_messages: config.partial_messages.unwrap_or(false),
+                partial_messages: inherited.partial_messages.unwrap_or(false),
             },
-            sandbox_rules: config.sandbox.as_ref().map(Sandbox::rules),
+            sandbox_rules: inherited.sandbox.as_ref().map(Sandbox::rules),
             container: herdctl::sandbox(&docker),
             container_env: docker.env.unwrap_or_default(),
-            work_source: config.work_source.map(Into::into),
+            work_source: inherited.work_source.map(Into::into),
             hooks: config.hooks.map(Hooks::from).unwrap_or_default(),
             metadata_file: config.metadata_file.unwrap_or_else(|| METADATA_FILE.to_owned()),
             followups: config.followups,
-            trust: config.trust,
-            max_concurrent: config.instances.and_then(|instances| instances.max_concurrent).unwrap_or(1),
-            retry: config.retry.unwrap_or_default(),
-            timeout: config.timeout.unwrap_or(Timeout::ATTEMPT),
-            idle_timeout: config.idle_timeout.unwrap_or(Timeout::IDLE),
-            retention: config.retention.unwrap_or_default(),
-            budget: config.budget.unwrap_or_default(),
+            trust: inherited.trust,
+            max_concurrent: inherited.instances.and_then(|instances| instances.max_concurrent).unwrap_or(1),
+            retry: inherited.retry.unwrap_or_default(),
+            timeout: inherited.timeout.unwrap_or(Timeout::ATTEMPT),
+            idle_timeout: inherited.idle_timeout.unwrap_or(Timeout::IDLE),
+            retention: inherited.retention.unwrap_or_default(),
+            budget: inherited.budget.unwrap_or_default(),
             chat_secret_variables: config.chat.map(chat_secret_variables).unwrap_or_default(),
             ..Self::new(name)
         }

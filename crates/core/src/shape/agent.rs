@@ -45,59 +45,31 @@ pub struct AgentConfig {
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
-    /// Directory of the agent; unset means the directory of the file that defines it.
-    #[schemars(extend("x-old-names" = ["workspace"]))]
-    pub working_directory: Option<WorkingDirectory>,
-    /// Isolation of each job: none (`shared`, the default), a git worktree, or a clone.
-    pub isolation: Option<Isolation>,
     /// `owner/repo` for a `work_source` of type `github` that names none.
     pub repo: Option<String>,
     pub identity: Option<Identity>,
     pub system_prompt: Option<String>,
     /// Prompt of a run whose schedule has none.
     pub default_prompt: Option<String>,
-    pub work_source: Option<WorkSourceConfig>,
     /// Schedules by name.
     pub schedules: IndexMap<String, ScheduleConfig>,
-    pub session: Option<SessionConfig>,
-    pub mcp_servers: IndexMap<String, McpServerConfig>,
-    /// Folders of plugins for Claude Code, relative to the directory of the agent.
-    pub plugins: Option<Vec<PluginConfig>>,
     #[schemars(extend("x-pending" = "chat is not connected yet"))]
     pub chat: Option<Chat>,
     /// Actions after the end of a job.
     pub hooks: Option<HooksConfig>,
-    /// Restrictions on its processes; unset means none.
-    pub sandbox: Option<Sandbox>,
-    /// herdctl's form of `sandbox: docker`.
-    pub docker: Option<Docker>,
-    pub instances: Option<Instances>,
     /// Account or model server that it shares with other agents; unset means all agents with the same runtime.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
     /// Settings for jobs that start while the provider is used up: the first fallback whose own provider is not.
     pub fallback: Vec<Fallback>,
-    pub model: Option<String>,
-    #[schemars(range(min = 1))]
-    pub max_turns: Option<u32>,
-    pub permission_mode: Option<PermissionMode>,
-    /// Tools to allow, to ask about and to deny, with `permission_mode: ask`.
-    pub permissions: Option<Permissions>,
-    /// Time after which an unanswered ask is denied; unset means 1h.
-    pub ask_timeout: Option<Interval>,
     /// Rules for follow-ups of its jobs, and agents that may request its jobs; unset means that there are none.
     pub followups: Option<Followups>,
     /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); on in any case with `followups.max`
     /// or `permission_mode: ask`. Unset means false.
     pub fleet_tools: Option<bool>,
-    pub tools: Option<Vec<String>>,
-    pub allowed_tools: Option<Vec<String>>,
-    pub denied_tools: Option<Vec<String>>,
     /// File in the working directory in which the agent leaves metadata for its hooks; unset means `metadata.json`.
     pub metadata_file: Option<String>,
     pub setting_sources: Option<Vec<SettingSource>>,
-    /// Send messages of the agent in parts while they are written; unset means false.
-    pub partial_messages: Option<bool>,
     /// Kind of program that the agent is; unset means `claude`.
     pub runtime: Option<RuntimeName>,
     /// Program and arguments for `runtime: command` (which gets the prompt on stdin) and `runtime: acp`.
@@ -106,6 +78,43 @@ pub struct AgentConfig {
     /// Environment variables of the agent's processes, in addition to those that every agent gets.
     #[schemars(extend("x-secret" = true))]
     pub env: IndexMap<String, String>,
+    #[serde(flatten)]
+    pub inherited: InheritedSettings,
+}
+
+// Keys of an agent that `defaults` of a fleet have, too. A comment with three slashes would become the description of
+// both.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct InheritedSettings {
+    /// Directory of the agent; unset means the directory of the file that defines it.
+    #[schemars(extend("x-old-names" = ["workspace"]))]
+    pub working_directory: Option<WorkingDirectory>,
+    /// Isolation of each job: none (`shared`, the default), a git worktree, or a clone.
+    pub isolation: Option<Isolation>,
+    pub work_source: Option<WorkSourceConfig>,
+    pub session: Option<SessionConfig>,
+    pub mcp_servers: Option<IndexMap<String, McpServerConfig>>,
+    /// Folders of plugins for Claude Code, relative to the directory of the agent.
+    pub plugins: Option<Vec<PluginConfig>>,
+    /// Restrictions on its processes; unset means none.
+    pub sandbox: Option<Sandbox>,
+    /// herdctl's form of `sandbox: docker`.
+    pub docker: Option<Docker>,
+    pub instances: Option<Instances>,
+    pub model: Option<String>,
+    #[schemars(range(min = 1))]
+    pub max_turns: Option<u32>,
+    pub permission_mode: Option<PermissionMode>,
+    /// Tools to allow, to ask about and to deny, with `permission_mode: ask`.
+    pub permissions: Option<Permissions>,
+    /// Time after which an unanswered ask is denied; unset means 1h.
+    pub ask_timeout: Option<Interval>,
+    pub tools: Option<Vec<String>>,
+    pub allowed_tools: Option<Vec<String>>,
+    pub denied_tools: Option<Vec<String>>,
+    /// Send messages of the agent in parts while they are written; unset means false.
+    pub partial_messages: Option<bool>,
     /// Names of variables in the daemon's environment to pass to the agent's processes.
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pub pass_env: Option<Vec<String>>,

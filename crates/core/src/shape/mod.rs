@@ -23,8 +23,8 @@ mod schedule;
 mod work_source;
 
 pub use agent::{
-    AgentConfig, Fallback, Identity, Instances, PluginConfig, PluginKind, Repository, SessionConfig,
-    WorkingDirectory,
+    AgentConfig, Fallback, Identity, InheritedSettings, Instances, PluginConfig, PluginKind, Repository,
+    SessionConfig, WorkingDirectory,
 };
 pub use chat::{Chat, Discord, Slack};
 pub use docker::{Docker, DockerNetwork, WorkspaceMode};

@@ -31,5 +31,5 @@ pub(super) const fn runtime(name: RuntimeName) -> Runtime {
 /// Checks whether the processes of an agent in a herdctl file inherit the environment of the daemon, as in herdctl. An
 /// agent that lists variables no longer uses this behaviour.
 pub(super) const fn inherits_environment(config: &AgentConfig) -> bool {
-    config.pass_env.is_none()
+    config.inherited.pass_env.is_none()
 }
