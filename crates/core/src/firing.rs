@@ -39,7 +39,15 @@ impl FiringContext {
                 task.metadata.insert("run_at".to_owned(), due.to_string());
                 task.metadata.insert("workflow_id".to_owned(), schedule.id.to_string());
             }
-            _ => {}
+            TriggerConfig::Interval { .. }
+            | TriggerConfig::Webhook { .. }
+            | TriggerConfig::Chat { .. }
+            | TriggerConfig::Manual {}
+            | TriggerConfig::GithubIssues { .. }
+            | TriggerConfig::GithubPullRequests { .. }
+            | TriggerConfig::AgentLifecycle { .. }
+            | TriggerConfig::DispatchResult { .. }
+            | TriggerConfig::Custom { .. } => {}
         }
         Self { task, ..Self::default() }
     }
@@ -107,7 +115,7 @@ impl Firing<'_> {
     fn prompt(&self, item: Option<&WorkItem>, now: Timestamp) -> String {
         let given = self.firing_context.prompt.as_deref();
         let own = self.schedule.and_then(|schedule| schedule.prompt.as_deref());
-        let text = prompt::choose(given, own, self.agent.settings.default_prompt.as_deref());
+        let text = prompt::choose(given, own, self.agent.default_prompt.as_deref());
         let trigger = self.schedule.map_or("manual", |schedule| schedule.trigger.type_name());
         let zone = self.schedule.map_or(self.zone, |schedule| schedule.zone.time_zone());
         let upstream = Upstream::of(trigger, &self.firing_context.task);
@@ -141,7 +149,7 @@ mod tests {
 
     fn job(trigger: &str, key: &FiringKey, own: &str, given: Option<&str>) -> NewJob {
         let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings.default_prompt = Some("Do what you do.".to_owned());
+        agent.default_prompt = Some("Do what you do.".to_owned());
         let trigger: TriggerConfig = serde_json::from_str(trigger).unwrap();
         let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
         schedule.prompt = (!own.is_empty()).then(|| own.to_owned());
@@ -224,7 +232,7 @@ mod tests {
             let trigger = serde_json::from_str(r#"{"type":"interval","interval":"1m"}"#).unwrap();
             let mut schedule = Schedule::new(&agent.name, "s".parse().unwrap(), trigger);
             let [of_agent, own] = trusts.map(|trust| serde_json::from_str(trust).unwrap());
-            (agent.settings.trust, schedule.trust) = (of_agent, own);
+            (agent.trust, schedule.trust) = (of_agent, own);
             let (key, due) = (Occurrence::Interval(1).key(0), None);
             let (schedule, firing_context, zone) =
                 (Some(&schedule), &FiringContext::default(), &TimeZone::UTC);

@@ -1,5 +1,7 @@
 //! Hooks: actions after the end of a job. This module decides which hooks apply, and builds their input.
 
+mod action;
+
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,8 +9,11 @@ use serde_json::Value;
 
 use crate::job::{FailReason, Job, JobState, Outcome};
 use crate::report::Report;
-use crate::shape::{AgentConfig, Hook, HookAction, HookEvent, Hooks};
 use crate::word::written_as;
+pub use action::{
+    HOOK_RETRIES, Hook, HookAction, HookMethod, Hooks, SHELL_HOOK_TIMEOUT, SLACK_TOKEN_VARIABLE,
+    WEBHOOK_TIMEOUT,
+};
 
 /// The two lists of hooks in the config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +42,15 @@ pub enum HookState {
     Failed,
     /// Its `when` does not hold, an earlier hook failed, or it is no longer in the config.
     Skipped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HookEvent {
+    Completed,
+    Failed,
+    Timeout,
+    Cancelled,
 }
 
 written_as! {
@@ -98,39 +112,16 @@ impl HookRun {
     }
 }
 
-impl Hooks {
-    /// Returns all hooks in the order of execution.
-    pub fn all(&self) -> impl Iterator<Item = (HookList, &Hook)> {
-        let of = |list: HookList| move |hook| (list, hook);
-        self.after_run
-            .iter()
-            .map(of(HookList::AfterRun))
-            .chain(self.on_error.iter().map(of(HookList::OnError)))
-    }
-}
-
-impl Hook {
-    pub const fn kind(&self) -> HookKind {
-        match self.action {
-            HookAction::Shell { .. } => HookKind::Shell,
-            HookAction::Webhook { .. } => HookKind::Webhook,
-            HookAction::Discord { .. } => HookKind::Discord,
-            HookAction::Slack { .. } => HookKind::Slack,
-        }
-    }
-}
-
 impl HookOutline {
-    pub fn all_of(agent: &AgentConfig) -> Vec<Self> {
-        let hooks = agent.hooks.iter().flat_map(Hooks::all);
+    pub fn all_of(hooks: &Hooks) -> Vec<Self> {
         let outline = |(number, (list, hook)): (u32, (HookList, &Hook))| Self {
             number,
             list,
             kind: hook.kind(),
             name: hook.name.clone(),
-            events: hook.on_events.clone().unwrap_or_default(),
+            events: hook.on_events.clone(),
         };
-        (1..).zip(hooks).map(outline).collect()
+        (1..).zip(hooks.all()).map(outline).collect()
     }
 
     /// Checks whether the hook applies to this event. `on_error` does not apply to cancelled jobs, because the person
@@ -145,8 +136,7 @@ impl HookOutline {
 
     /// Finds the hook of a run, if the config still has it at this position with the same name and kind. If its other
     /// keys changed meanwhile, it runs with the new ones.
-    pub fn find<'a>(agent: &'a AgentConfig, run: &HookRun) -> Option<&'a Hook> {
-        let hooks = agent.hooks.as_ref()?;
+    pub fn find<'a>(hooks: &'a Hooks, run: &HookRun) -> Option<&'a Hook> {
         let (list, hook) = hooks.all().nth(usize::try_from(run.number).ok()?.checked_sub(1)?)?;
         (list == run.list && hook.kind() == run.kind && hook.name == run.name).then_some(hook)
     }
@@ -204,11 +194,11 @@ pub struct AgentOfHook {
 }
 
 impl HookContext {
-    /// Builds the input from an ended job; none if the job has not ended. `output` is the last message of the job, if
-    /// it is available here.
+    /// Builds the input from an ended job; none if the job has not ended. `called` is the name of the agent for people,
+    /// and `output` the last message of the job, if it is available here.
     pub fn of(
         job: &Job,
-        agent: Option<&AgentConfig>,
+        called: Option<&str>,
         output: Option<String>,
         metadata: Option<Value>,
     ) -> Option<Self> {
@@ -219,8 +209,6 @@ impl HookContext {
             Outcome::Cancelled { .. } => (None, None),
         };
         let began = job.run_started_at().unwrap_or_else(|| job.created_at());
-        let identity = agent.and_then(|agent| agent.identity.as_ref());
-        let called = identity.and_then(|identity| identity.name.clone());
         Some(Self {
             event: HookEvent::of(outcome),
             job: JobOfHook {
@@ -238,7 +226,7 @@ impl HookContext {
             },
             agent: AgentOfHook {
                 id: job.agent().to_string(),
-                name: called.unwrap_or_else(|| job.agent().to_string()),
+                name: called.unwrap_or_else(|| job.agent().as_str()).to_owned(),
             },
             metadata,
             report: None,

@@ -28,6 +28,36 @@ pub struct Permissions {
     pub deny: Option<Vec<Rule>>,
 }
 
+/// The tools of an agent: which it has, and which it may use.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ToolAccess {
+    /// Answer of the agent's program to uses of tools that nothing else decides.
+    pub mode: PermissionMode,
+    /// Rules for `mode: ask`; without rules every use is asked.
+    pub permissions: Option<Permissions>,
+    /// Tools that the agent has; none means all.
+    pub available: Option<Vec<String>>,
+    /// Tools that need no permission.
+    pub allowed: Vec<String>,
+    /// Tools that never get permission.
+    pub denied: Vec<String>,
+}
+
+// The default is that of herdctl.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PermissionMode {
+    Default,
+    #[default]
+    AcceptEdits,
+    BypassPermissions,
+    Plan,
+    Delegate,
+    DontAsk,
+    // `permissions` decide, and a person decides what they leave open.
+    Ask,
+}
+
 /// Decision about one use of a tool, ordered from the least to the most strict.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ToolVerdict {

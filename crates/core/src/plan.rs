@@ -448,7 +448,7 @@ impl<'a> Live<'a> {
     fn of(agent: &Agent, schedule: &Schedule, snapshot: &'a Snapshot) -> Self {
         let jobs = snapshot.jobs.iter().filter(|job| job.schedule == Some(schedule.id)).collect();
         let preparing = snapshot.preparing.iter().any(|firing| firing.schedule == schedule.id);
-        let (takes_work, needs_preparing) = (schedule.takes_work(agent), schedule.needs_preparing(agent));
+        let (takes_work, needs_preparing) = (schedule.takes_work(), schedule.needs_preparing(agent));
         Self { jobs, preparing, takes_work, needs_preparing, turn: snapshot.next_turn(schedule) }
     }
 
@@ -491,7 +491,7 @@ impl Places {
         let (mut fired, mut kept_until) = (Vec::new(), None);
         for firing in snapshot.preparing.iter().filter(|firing| !snapshot.is_held_back(firing)) {
             let schedule = agent.schedules.iter().find(|schedule| schedule.id == firing.schedule);
-            let schedule = schedule.filter(|schedule| schedule.takes_work(agent));
+            let schedule = schedule.filter(|schedule| schedule.takes_work());
             let Some((schedule, until)) = schedule.zip(firing.keeps_place_until(now)) else { continue };
             fired.push(snapshot.next_turn(schedule));
             kept_until = Some(kept_until.map_or(until, |first: Timestamp| first.min(until)));

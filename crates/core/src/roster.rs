@@ -5,35 +5,43 @@ mod fallback;
 mod followup;
 mod former;
 mod listen;
+mod program;
 mod record;
 mod unenforceable;
 
 use std::path::PathBuf;
 
 use indexmap::IndexMap;
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
+use crate::ask::ASK_TIMEOUT;
 use crate::breaker::Breaker;
 use crate::budget::{Budget, UsageReporting};
 use crate::filter::Filter;
+use crate::followup::Followups;
+use crate::hook::Hooks;
 use crate::id::{AgentName, ScheduleId, ScheduleName};
 use crate::job::Job;
-use crate::permission::Permissions;
+use crate::mcp::McpServer;
+use crate::permission::{PermissionMode, Permissions, ToolAccess};
 use crate::policy::{Retry, Timeout, Timing, Zone};
 use crate::price::Prices;
 use crate::provider::{Provider, ProviderSlot};
 use crate::retention::Retention;
-use crate::sandbox::{RequestedSandbox, Sandbox, SandboxRules};
+use crate::runtime::{ClaudeSettings, Runtime};
+use crate::sandbox::{ContainerSandbox, RequestedSandbox, SandboxRules};
 use crate::server::ServerConfig;
-use crate::session::SessionPolicy;
-use crate::shape::{self, Docker};
+use crate::session::Session;
+use crate::traces::TracesConfig;
 use crate::trigger::{Driver, TriggerConfig};
 use crate::trust::{self, Trust};
 use crate::work::WorkItemId;
-use crate::workspace::{Isolation, IsolationKind, IsolationRules};
+use crate::work_source::ConfiguredSource;
+use crate::workspace::{IsolationKind, IsolationRules};
 pub use former::Former;
 pub use listen::{EventListener, end_status};
+pub use program::Program;
 pub use unenforceable::Unenforceable;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -56,24 +64,78 @@ pub struct Roster {
     pub providers: IndexMap<String, Provider>,
     pub server: ServerConfig,
     /// Traces of the root file; none if it does not configure them.
-    pub traces: Option<shape::TracesConfig>,
+    pub traces: Option<TracesConfig>,
 }
 
+/// An agent: typed, with the defaults applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Agent {
     pub name: AgentName,
+    /// Name for people, in the input of hooks.
+    pub display_name: String,
+    pub description: Option<String>,
+    pub schedules: Vec<Schedule>,
+    /// Directory of its processes.
+    pub directory: PathBuf,
+    /// Isolation of its jobs without a schedule.
+    pub isolation: IsolationRules,
+    /// Its program, with model, account and environment.
+    pub program: Program,
+    /// Programs for jobs that start while the provider is used up, in order of preference.
+    pub fallbacks: Vec<Program>,
+    /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` do.
+    pub inherits_environment: bool,
+    /// Names of variables in the daemon's environment that its processes get.
+    pub pass_env: Vec<String>,
+    pub system_prompt: Option<String>,
+    /// Prompt of a job whose schedule has none.
+    pub default_prompt: Option<String>,
+    /// Maximum number of turns of a job; none means that the program decides.
+    pub max_turns: Option<u32>,
+    pub session: Session,
+    pub tools: ToolAccess,
+    /// Time after which an unanswered ask is denied.
+    pub ask_timeout: SignedDuration,
+    /// True if its jobs get the tools of the fleet, also without asks and follow-ups.
+    pub fleet_tools: bool,
+    /// MCP servers by name.
+    pub mcp_servers: IndexMap<String, McpServer>,
+    /// Settings that only Claude Code has.
+    pub claude: ClaudeSettings,
+    /// Restrictions on its processes.
+    pub sandbox_rules: Option<SandboxRules>,
+    /// Container of its processes, in addition to `sandbox_rules`.
+    pub container: Option<ContainerSandbox>,
+    /// Environment variables of its processes if they run in a container.
+    pub container_env: IndexMap<String, String>,
+    /// Source of its work items. Schedules that inherit it have it, too.
+    pub work_source: Option<ConfiguredSource>,
+    /// Actions after the end of a job.
+    pub hooks: Hooks,
+    /// File in its directory in which it leaves metadata for its hooks.
+    pub metadata_file: String,
+    /// Rules for follow-ups; without rules there are none.
+    pub followups: Option<Followups>,
+    /// Trusted authors of text in its prompts; without rules everybody is trusted.
+    pub trust: Option<Trust>,
     /// Maximum number of running jobs of the agent, on all nodes, whatever started them.
     pub max_concurrent: u32,
     /// Retry policy of jobs without a schedule.
     pub retry: Retry,
-    pub schedules: Vec<Schedule>,
-    /// Directory of its processes.
-    pub directory: PathBuf,
-    /// True if its processes inherit the whole environment of the daemon, as agents of a `herdctl.yaml` do.
-    pub inherits_environment: bool,
-    /// All other keys as written, merged. The schedules are in `schedules`.
-    pub settings: shape::AgentConfig,
+    /// Limit of one attempt of a job without a schedule.
+    pub timeout: Timeout,
+    /// Limit of the time without output of an attempt of a job without a schedule.
+    pub idle_timeout: Timeout,
+    /// Limits for its finished jobs.
+    pub retention: Retention,
+    /// Spend limits of the agent.
+    pub budget: Budget,
+    /// Environment variables that hold the tokens and keys of its chats.
+    pub chat_secret_variables: Vec<String>,
 }
+
+/// Default file for metadata.
+pub const METADATA_FILE: &str = "metadata.json";
 
 /// The restrictions of a job in addition to those of its agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +167,8 @@ pub struct Schedule {
     /// Conditions of a firing. A firing that does not meet them is recorded as skipped.
     pub filter: Filter,
     pub prompt: Option<String>,
-    pub work_source: Option<shape::WorkSource>,
+    /// Its own source of work items; none means that of the agent.
+    pub work_source: Option<ConfiguredSource>,
     /// Command that decides before each firing whether it runs.
     pub when_command: Option<Vec<String>>,
     /// True if the output of its jobs is also stored as plain text.
@@ -120,7 +183,7 @@ pub struct Schedule {
     /// Limit of an attempt's time without output.
     pub idle_timeout: Timeout,
     /// Restrictions in addition to the agent's sandbox.
-    pub sandbox: Option<Sandbox>,
+    pub sandbox_rules: Option<SandboxRules>,
     /// Conditions under which it pauses itself.
     pub breaker: Breaker,
     /// Trust in addition to that of the agent.
@@ -128,15 +191,14 @@ pub struct Schedule {
 }
 
 impl Agent {
-    /// Returns the configured runtime, or the default.
-    pub fn runtime(&self) -> shape::Runtime {
-        self.settings.runtime.unwrap_or_default()
+    pub const fn runtime(&self) -> Runtime {
+        self.program.runtime
     }
 
     /// Checks whether the agent has a `work_source` from which none of its schedules takes items.
     pub fn leaves_its_work_source(&self) -> bool {
-        let Some(source) = &self.settings.work_source else { return false };
-        let takes = |schedule: &Schedule| schedule.work_source.as_ref().is_none_or(|own| own == source);
+        let Some(source) = &self.work_source else { return false };
+        let takes = |schedule: &Schedule| schedule.work_source.as_ref() == Some(source);
         !self.schedules.iter().any(takes)
     }
 
@@ -147,51 +209,36 @@ impl Agent {
 
     /// Returns the configured provider, else the one that all agents with its runtime share.
     pub fn provider(&self) -> Option<&str> {
-        let usual = || self.runtime().provider();
-        self.settings.provider.as_deref().or_else(usual)
-    }
-
-    /// Returns the runtime of its program. The program behind `runtime: acp` may have its own runtime.
-    pub fn program(&self) -> shape::Runtime {
-        let runtime = self.runtime();
-        let command = self.settings.command.as_ref().and_then(|command| command.first());
-        let name = command.and_then(|command| std::path::Path::new(command).file_name()?.to_str());
-        let known = name.and_then(shape::Runtime::named);
-        known.filter(|_| runtime == shape::Runtime::Acp).unwrap_or(runtime)
+        self.program.provider.as_deref().or_else(|| self.runtime().provider())
     }
 
     /// Returns when the spending of its jobs is known.
     pub fn usage_reporting(&self) -> UsageReporting {
-        use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
-        match self.program() {
+        use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
+        match self.program.known_runtime() {
             Codex | Gemini => UsageReporting::TokensContinuous,
-            Opencode if self.settings.runtime != Some(Acp) => UsageReporting::Continuous,
-            Claude | Sdk | Cli if self.settings.runtime != Some(Acp) => UsageReporting::CostAtEnd,
+            Opencode if self.runtime() != Acp => UsageReporting::Continuous,
+            Claude if self.runtime() != Acp => UsageReporting::CostAtEnd,
             Command => UsageReporting::CostAtEnd,
-            Claude | Sdk | Cli | Opencode | Acp => UsageReporting::AtEnd,
+            Claude | Opencode | Acp => UsageReporting::AtEnd,
         }
     }
 
     /// Checks whether its program can use a proxy of cowhand instead of its provider.
     pub fn can_leave_keys_outside(&self) -> bool {
-        use shape::Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
-        match self.settings.runtime.unwrap_or_default() {
-            Claude | Sdk | Cli | Codex | Gemini | Opencode => true,
-            Acp => self.program() == Gemini,
+        use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
+        match self.runtime() {
+            Claude | Codex | Gemini | Opencode => true,
+            Acp => self.program.known_runtime() == Gemini,
             Command => false,
         }
     }
 
     /// Checks whether its jobs have to communicate with the fleet while they run.
     pub fn needs_job_channel(&self) -> bool {
-        let settings = &self.settings;
-        settings.permission_mode == Some(shape::PermissionMode::Ask)
-            || settings.followups.as_ref().is_some_and(|followups| followups.max.is_some())
-            || settings.fleet_tools == Some(true)
-    }
-
-    pub fn session_policy(&self) -> SessionPolicy {
-        self.settings.session.as_ref().and_then(|session| session.policy).unwrap_or_default()
+        self.tools.mode == PermissionMode::Ask
+            || self.followups.as_ref().is_some_and(|followups| followups.max.is_some())
+            || self.fleet_tools
     }
 
     /// Returns the session key of a job. Jobs with the same key continue one session, one after the other. Confined
@@ -203,10 +250,10 @@ impl Agent {
         confined: bool,
     ) -> Option<String> {
         // A command has no session.
-        if self.runtime() == shape::Runtime::Command {
+        if self.runtime() == Runtime::Command {
             return None;
         }
-        let key = self.session_policy().key(item, chat)?;
+        let key = self.session.policy.key(item, chat)?;
         Some(if confined { format!("confined {key}") } else { key })
     }
 
@@ -217,27 +264,22 @@ impl Agent {
 
     /// Returns the trust rules for the authors of text in the prompts of a schedule's jobs. All of them have to agree.
     pub fn trusts<'a>(&'a self, schedule: Option<&'a Schedule>) -> Vec<&'a Trust> {
-        let own = [self.settings.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_ref())];
+        let own = [self.trust.as_ref(), schedule.and_then(|schedule| schedule.trust.as_ref())];
         own.into_iter().flatten().collect()
-    }
-
-    pub fn isolation(&self) -> IsolationRules {
-        self.settings.isolation.as_ref().map(Isolation::rules).unwrap_or_default()
     }
 
     /// Returns the sandbox of a job, from its agent and schedule, and from the strict sandbox if it is confined.
     pub fn sandbox(&self, schedule: Option<&ScheduleName>, confined: bool) -> RequestedSandbox {
         let schedule = self.schedule(schedule);
-        let docker = self.settings.docker.as_ref().filter(|docker| docker.enabled == Some(true));
-        let own = self.settings.sandbox.as_ref().map(Sandbox::rules);
-        let own = docker.and_then(Docker::rules).into_iter().chain(own).reduce(SandboxRules::and);
-        let of_schedule = schedule.and_then(|schedule| schedule.sandbox.as_ref()).map(Sandbox::rules);
+        let of_container = self.container.as_ref().map(|container| container.rules.clone());
+        let own = of_container.into_iter().chain(self.sandbox_rules.clone()).reduce(SandboxRules::and);
+        let of_schedule = schedule.and_then(|schedule| schedule.sandbox_rules.clone());
         // Keys that the agent leaves unset are closed, and the following rules do not open them.
         let all = own.map(SandboxRules::closed).into_iter().chain(of_schedule);
         let all = all.chain(confined.then(|| self.strict(schedule)));
         let mut asked = all.reduce(SandboxRules::and).unwrap_or_default().asked();
-        if let Some(docker) = docker {
-            asked.container = docker.container(asked.container);
+        if let Some(own) = &self.container {
+            asked.container = own.container.over(asked.container);
         }
         if confined {
             // Volumes are folders of the machine, which the rules of the strict sandbox cannot name.
@@ -259,7 +301,7 @@ impl Agent {
 
     /// Returns the rules of the strict sandbox: the configured ones, else the default.
     fn strict(&self, schedule: Option<&Schedule>) -> SandboxRules {
-        let keys = self.program().provider().is_some();
+        let keys = self.program.known_runtime().provider().is_some();
         let asked = self.trusts(schedule).into_iter().filter_map(|trust| trust.strict(keys));
         asked.reduce(SandboxRules::and).unwrap_or_else(|| trust::strict(keys))
     }
@@ -276,13 +318,13 @@ impl Agent {
 
     /// Returns the isolation of a job of this schedule. Without a known schedule it is that of the agent.
     pub fn isolation_of(&self, schedule: Option<&ScheduleName>) -> IsolationRules {
-        self.schedule(schedule).map_or_else(|| self.isolation(), |schedule| schedule.isolation.clone())
+        self.schedule(schedule).map_or(&self.isolation, |schedule| &schedule.isolation).clone()
     }
 
     /// Returns the rules of all jobs that do not share the agent's directory.
     pub fn isolations(&self) -> impl Iterator<Item = IsolationRules> {
         let of_schedules = self.schedules.iter().map(|schedule| schedule.isolation.clone());
-        std::iter::once(self.isolation())
+        std::iter::once(self.isolation.clone())
             .chain(of_schedules)
             .filter(|rules| rules.kind != IsolationKind::Shared)
     }
@@ -290,13 +332,40 @@ impl Agent {
     /// Creates an agent with default values.
     pub fn new(name: AgentName) -> Self {
         Self {
+            display_name: name.to_string(),
             name,
-            max_concurrent: 1,
-            retry: Retry::default(),
+            description: None,
             schedules: Vec::new(),
             directory: PathBuf::from("."),
+            isolation: IsolationRules::default(),
+            program: Program::default(),
+            fallbacks: Vec::new(),
             inherits_environment: false,
-            settings: shape::AgentConfig::default(),
+            pass_env: Vec::new(),
+            system_prompt: None,
+            default_prompt: None,
+            max_turns: None,
+            session: Session::default(),
+            tools: ToolAccess::default(),
+            ask_timeout: ASK_TIMEOUT,
+            fleet_tools: false,
+            mcp_servers: IndexMap::new(),
+            claude: ClaudeSettings::default(),
+            sandbox_rules: None,
+            container: None,
+            container_env: IndexMap::new(),
+            work_source: None,
+            hooks: Hooks::default(),
+            metadata_file: METADATA_FILE.to_owned(),
+            followups: None,
+            trust: None,
+            max_concurrent: 1,
+            retry: Retry::default(),
+            timeout: Timeout::ATTEMPT,
+            idle_timeout: Timeout::IDLE,
+            retention: Retention::default(),
+            budget: Budget::default(),
+            chat_secret_variables: Vec::new(),
         }
     }
 }
@@ -313,12 +382,12 @@ impl<'a> JobRestrictions<'a> {
 impl Schedule {
     /// Checks whether its firings have to be prepared.
     pub fn needs_preparing(&self, agent: &Agent) -> bool {
-        self.when_command.is_some() || self.takes_work(agent) || !agent.trusts(Some(self)).is_empty()
+        self.when_command.is_some() || self.takes_work() || !agent.trusts(Some(self)).is_empty()
     }
 
     /// Checks whether its firings take items from a work source.
-    pub fn takes_work(&self, agent: &Agent) -> bool {
-        self.work_source.is_some() || agent.settings.work_source.is_some()
+    pub const fn takes_work(&self) -> bool {
+        self.work_source.is_some()
     }
 
     /// Returns the location of `enabled: false`, if it is set.
@@ -353,7 +422,7 @@ impl Schedule {
             retry: Retry::default(),
             timeout: Timeout::ATTEMPT,
             idle_timeout: Timeout::IDLE,
-            sandbox: None,
+            sandbox_rules: None,
             breaker: Breaker::default(),
             trust: None,
         }
@@ -414,38 +483,46 @@ impl Roster {
     /// Checks whether any agent or schedule has `trust` rules.
     pub fn asks_for_trust(&self) -> bool {
         let asks = |agent: &Agent| {
-            agent.settings.trust.is_some() || agent.schedules.iter().any(|schedule| schedule.trust.is_some())
+            agent.trust.is_some() || agent.schedules.iter().any(|schedule| schedule.trust.is_some())
         };
         self.agents.iter().any(asks)
     }
 
     /// Checks whether there is no retention limit at all.
     pub fn keeps_everything(&self) -> bool {
-        let keeps = |agent: &Agent| agent.settings.retention.is_none_or(|retention| retention.is_unlimited());
+        let keeps = |agent: &Agent| agent.retention.is_unlimited();
         self.retention.is_unlimited() && self.agents.iter().all(keeps)
     }
 
     /// Returns the retention of the agent, or that of the root file if the agent is no longer in the fleet.
     pub fn retention(&self, name: &AgentName) -> Retention {
-        self.agent(name).map_or(self.retention, |agent| agent.settings.retention.unwrap_or_default())
+        self.agent(name).map_or(self.retention, |agent| agent.retention)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::Sandbox;
+
+    fn rules(sandbox: &str) -> Option<SandboxRules> {
+        serde_json::from_str::<Option<Sandbox>>(sandbox).unwrap().map(|sandbox| sandbox.rules())
+    }
+
+    fn configured(config: &str) -> Agent {
+        Agent::from_config("a".parse().unwrap(), serde_json::from_str(config).unwrap())
+    }
 
     /// The strict sandbox allows the work and nothing else, even if the agent's own sandbox allows more. Stricter rules
     /// remain.
     #[test]
     fn strangers_are_held_by_more() {
         use crate::sandbox::{Credentials, Reaches, SandboxKind};
-        use crate::shape::Runtime;
         let held = |runtime: Runtime, sandbox: &str, trust: &str| {
             let mut agent = Agent::new("a".parse().unwrap());
-            agent.settings.runtime = Some(runtime);
-            agent.settings.sandbox = serde_json::from_str(sandbox).unwrap();
-            agent.settings.trust = serde_json::from_str(trust).unwrap();
+            agent.program.runtime = runtime;
+            agent.sandbox_rules = rules(sandbox);
+            agent.trust = serde_json::from_str(trust).unwrap();
             agent.sandbox(None, true)
         };
         let open = r#"{"kind":"landlock","network":"on","write":["/srv"],"memory":"1GB"}"#;
@@ -480,9 +557,9 @@ mod tests {
         use crate::sandbox::{Reaches, SandboxKind};
         let held = |agent: &str, schedule: &str| {
             let mut own = Agent::new("a".parse().unwrap());
-            own.settings.sandbox = serde_json::from_str(agent).unwrap();
+            own.sandbox_rules = rules(agent);
             let mut more = Schedule::new(&own.name, "s".parse().unwrap(), TriggerConfig::Manual {});
-            more.sandbox = serde_json::from_str(schedule).unwrap();
+            more.sandbox_rules = rules(schedule);
             own.schedules = vec![more];
             let asked = own.sandbox(Some(&"s".parse().unwrap()), false);
             (asked.kind, asked.network, asked.write, asked.read)
@@ -509,9 +586,9 @@ mod tests {
     /// Both keys belong to the agent, and they complement each other.
     #[test]
     fn a_container_has_two_keys() {
-        let mut agent = Agent::new("a".parse().unwrap());
-        agent.settings.docker = serde_json::from_str(r#"{"enabled":true,"image":"i"}"#).unwrap();
-        agent.settings.sandbox = serde_json::from_str(r#"{"kind":"docker","read":["/books"]}"#).unwrap();
+        let agent = configured(
+            r#"{"docker":{"enabled":true,"image":"i"},"sandbox":{"kind":"docker","read":["/books"]}}"#,
+        );
         assert_eq!(agent.sandbox(None, false).read, ["/books"]);
     }
 
@@ -519,10 +596,10 @@ mod tests {
     #[test]
     fn strangers_in_a_container() {
         use crate::sandbox::{Reaches, SandboxKind};
-        let mut agent = Agent::new("a".parse().unwrap());
-        agent.settings.runtime = Some(crate::shape::Runtime::Command);
-        let docker = r#"{"enabled":true,"image":"i","network":"host","volumes":["/data:/data"]}"#;
-        agent.settings.docker = serde_json::from_str(docker).unwrap();
+        let agent = configured(
+            r#"{"runtime":"command",
+                "docker":{"enabled":true,"image":"i","network":"host","volumes":["/data:/data"]}}"#,
+        );
         let own = agent.sandbox(None, false);
         assert_eq!((own.kind, own.container.volumes.len()), (SandboxKind::Docker, 1));
         assert_eq!((own.network, own.container.host_network), (Reaches::Everybody, true));

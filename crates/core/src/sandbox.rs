@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::size::Size;
 use crate::word::written_as;
-pub use container::{Container, Volume};
+pub use container::{Container, ContainerSandbox, DEFAULT_IMAGE, Volume};
 pub use host::{Host, HostError};
 
 /// A kind, or a kind with its rules.

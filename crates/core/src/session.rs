@@ -23,6 +23,20 @@ written_as! {
     SessionPolicy { Fresh = "fresh", Continue = "continue", PerItem = "per_item", PerChat = "per_chat" }
 }
 
+/// The sessions of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Session {
+    pub policy: SessionPolicy,
+    /// Time after which an unused session is not continued.
+    pub expires: SignedDuration,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self { policy: SessionPolicy::default(), expires: SESSION_EXPIRES_AFTER }
+    }
+}
+
 /// Default time after which an unused session is not continued.
 pub const SESSION_EXPIRES_AFTER: SignedDuration = SignedDuration::from_hours(24);
 

@@ -199,19 +199,49 @@ impl TriggerConfig {
 
     /// Checks whether it fires once for each item of a list.
     pub const fn reads_a_list(&self) -> bool {
-        matches!(self, Self::GithubIssues { .. } | Self::GithubPullRequests { .. } | Self::Custom { .. })
+        match self {
+            Self::GithubIssues { .. } | Self::GithubPullRequests { .. } | Self::Custom { .. } => true,
+            Self::Interval { .. }
+            | Self::Cron { .. }
+            | Self::Delay { .. }
+            | Self::Webhook { .. }
+            | Self::Chat { .. }
+            | Self::Manual {}
+            | Self::AgentLifecycle { .. }
+            | Self::DispatchResult { .. } => false,
+        }
     }
 
     /// Checks whether it is fired by events of the log.
     pub const fn follows_events(&self) -> bool {
-        matches!(self, Self::AgentLifecycle { .. } | Self::DispatchResult { .. })
+        match self {
+            Self::AgentLifecycle { .. } | Self::DispatchResult { .. } => true,
+            Self::Interval { .. }
+            | Self::Cron { .. }
+            | Self::Delay { .. }
+            | Self::Webhook { .. }
+            | Self::Chat { .. }
+            | Self::Manual {}
+            | Self::GithubIssues { .. }
+            | Self::GithubPullRequests { .. }
+            | Self::Custom { .. } => false,
+        }
     }
 
     /// Returns the variables that hold a webhook's secrets.
     pub fn secret_names(&self) -> impl Iterator<Item = &str> {
         let names = match self {
             Self::Webhook { secret_env, .. } => secret_env.as_deref().unwrap_or_default(),
-            _ => "",
+            Self::Interval { .. }
+            | Self::Cron { .. }
+            | Self::Delay { .. }
+            | Self::Chat { .. }
+            | Self::Manual {}
+            | Self::GithubIssues { .. }
+            | Self::GithubPullRequests { .. }
+            | Self::AgentLifecycle { .. }
+            | Self::DispatchResult { .. }
+            | Self::Custom { .. } => "",
         };
         names.split(',').map(str::trim).filter(|name| !name.is_empty())
     }
@@ -239,7 +269,15 @@ impl TriggerConfig {
                     Ok(())
                 }
             }
-            _ => Ok(()),
+            Self::Interval { .. }
+            | Self::Cron { .. }
+            | Self::Chat { .. }
+            | Self::Manual {}
+            | Self::GithubIssues { .. }
+            | Self::GithubPullRequests { .. }
+            | Self::AgentLifecycle { .. }
+            | Self::DispatchResult { .. }
+            | Self::Custom { .. } => Ok(()),
         }
     }
 }

@@ -14,11 +14,11 @@ use cowhand::work::{
 };
 use cowhand_core::config::{ConfigEnvironment, load};
 use cowhand_core::policy::Zone;
-use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
     WorkItem, WorkItemId, WorkOutcome, WorkResult,
 };
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Map;
 
@@ -51,8 +51,8 @@ enum State {
 }
 
 /// Builds the source; the registry calls it when a config names `list`.
-fn make(config: &shape::WorkSource, _: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
-    let shape::WorkSource::Custom { with, .. } = config else {
+fn make(config: &ConfiguredSource, _: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+    let ConfiguredSource::Custom { with, .. } = config else {
         return Err(WorkSourceError::Config("`list` is a custom source".to_owned()));
     };
     let tasks = with.get("tasks").and_then(|tasks| tasks.as_array());

@@ -30,8 +30,8 @@ fn name(text: &str) -> AgentName {
 fn agent(folder: &Path, called: &str, script: &str) -> Agent {
     let mut agent = Agent::new(name(called));
     folder.clone_into(&mut agent.directory);
-    agent.settings.runtime = Some(cowhand_core::shape::Runtime::Command);
-    agent.settings.command = Some(["sh", "-c", script].map(str::to_owned).into());
+    agent.program.runtime = cowhand_core::runtime::Runtime::Command;
+    agent.program.command = ["sh", "-c", script].map(str::to_owned).into();
     agent
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::job::Job;
-use cowhand_core::shape::WorkSource;
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Notify, watch};
 
@@ -25,7 +25,7 @@ use cowhand_run::growth::Growth;
 use cowhand_run::watch::Watch;
 use cowhand_store::Store;
 use cowhand_system::clock::Clock;
-use cowhand_work::{WorkSource as Source, WorkSourceError};
+use cowhand_work::{WorkSource, WorkSourceError};
 
 /// Time between two searches for expired claims in one queue.
 const EXPIRED_SEARCH_EVERY: SignedDuration = SignedDuration::from_mins(10);
@@ -88,7 +88,7 @@ pub struct Engine {
     /// One lock for each agent, held while its free places are counted and items are claimed for them.
     taking: Mutex<HashMap<AgentName, Arc<tokio::sync::Mutex<()>>>>,
     /// Work sources in which expired claims were searched, with the time of the last search.
-    looked_for_expired: Mutex<Vec<(WorkSource, Timestamp)>>,
+    looked_for_expired: Mutex<Vec<(ConfiguredSource, Timestamp)>>,
     counts: Mutex<DaemonCounts>,
 }
 
@@ -135,7 +135,11 @@ struct Running {
 
 impl Engine {
     /// Retries soon the deliveries to a work source that failed before, if their items are in the queue again.
-    pub async fn retry_undelivered(&self, queue: &str, source: &dyn Source) -> Result<(), WorkSourceError> {
+    pub async fn retry_undelivered(
+        &self,
+        queue: &str,
+        source: &dyn WorkSource,
+    ) -> Result<(), WorkSourceError> {
         let loaded = self.loaded();
         for holder in queues::seen_again(queue, source, &loaded.sources, &self.store).await? {
             if self.undelivered.see(holder, self.clock.now()) {
@@ -297,7 +301,7 @@ impl Engine {
     }
 
     /// Returns whether expired claims of this source are to be searched now. If so, the search counts as done.
-    pub(crate) fn is_expired_search_due(&self, source: &WorkSource, now: Timestamp) -> bool {
+    pub(crate) fn is_expired_search_due(&self, source: &ConfiguredSource, now: Timestamp) -> bool {
         let mut looked = self.looked_for_expired.lock().unwrap_or_else(PoisonError::into_inner);
         // A search in the future only means that the clock was set back.
         looked.retain(|(_, at)| *at <= now && now.duration_since(*at) < EXPIRED_SEARCH_EVERY);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::shape::WorkSource;
+use cowhand_core::work_source::ConfiguredSource;
 use serde_json::Value;
 
 use cowhand_run::redact::Redactor;
@@ -36,10 +36,10 @@ impl Loaded {
         let base = &self.sources.setting().base;
         let of_agent = |agent: &Agent| {
             let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
-            let all = agent.settings.work_source.iter().chain(of_schedules);
+            let all = agent.work_source.iter().chain(of_schedules);
             all.filter_map(|source| match source {
-                WorkSource::Files { path, .. } => Some(base.join(path)),
-                WorkSource::Github { .. } | WorkSource::Custom { .. } => None,
+                ConfiguredSource::Files { path, .. } => Some(base.join(path)),
+                ConfiguredSource::Github { .. } | ConfiguredSource::Custom { .. } => None,
             })
             .collect::<Vec<_>>()
         };

@@ -130,7 +130,7 @@ const INHERITED_PREFIXES: [&str; 9] =
 pub fn is_passed_on(agent: &Agent, sandboxed: bool, name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     let inherited = agent.inherits_environment && !sandboxed && !name.starts_with(OWN_VARIABLE_PREFIX);
-    let named = agent.settings.pass_env.iter().flatten().any(|passed| passed == name);
+    let named = agent.pass_env.iter().any(|passed| passed == name);
     inherited
         || named
         || INHERITED_VARIABLES.contains(&upper.as_str())
@@ -155,7 +155,7 @@ pub fn environment(
         // The environment takes precedence over the file.
         variables.entry(name.clone()).or_insert_with(|| value.clone());
     }
-    variables.extend(agent.settings.env.clone());
+    variables.extend(agent.program.env.clone());
     let schedule = job.schedule().map_or("", ScheduleName::as_str);
     variables.extend([
         ("COWHAND_JOB_ID".to_owned(), job.id().to_string()),
@@ -196,7 +196,8 @@ mod tests {
     use super::*;
     use cowhand_core::id::JobId;
     use cowhand_core::job::{NewJob, TriggerType};
-    use cowhand_core::shape::Runtime;
+    use cowhand_core::runtime::Runtime;
+    use cowhand_core::sandbox::SandboxRules;
 
     fn new() -> NewJob {
         NewJob {
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn only_what_is_named_is_passed_on() {
         let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings.env.insert("MODE".into(), "night".into());
+        agent.program.env.insert("MODE".into(), "night".into());
         let own = [
             ("PATH", "/bin"),
             ("SECRET", "x"),
@@ -319,7 +320,7 @@ mod tests {
     fn variables_are_passed_on_by_name() {
         let mut agent = Agent::new("coder".parse().unwrap());
         assert_eq!(inherited(&agent), ["PATH"]);
-        agent.settings.pass_env = Some(vec!["GITHUB_TOKEN".into(), "NOT_SET".into()]);
+        agent.pass_env = vec!["GITHUB_TOKEN".into(), "NOT_SET".into()];
         assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH"]);
     }
 
@@ -328,9 +329,9 @@ mod tests {
         let mut agent = Agent::new("coder".parse().unwrap());
         agent.inherits_environment = true;
         assert_eq!(inherited(&agent), ["GITHUB_TOKEN", "PATH", "SSH_AUTH_SOCK"]);
-        for sandbox in ["landlock", "bubblewrap", "docker"] {
-            agent.settings.sandbox = Some(serde_json::from_value(serde_json::json!(sandbox)).unwrap());
-            assert_eq!(inherited(&agent), ["PATH"], "{sandbox}");
+        for kind in [SandboxKind::Landlock, SandboxKind::Bubblewrap, SandboxKind::Docker] {
+            agent.sandbox_rules = Some(SandboxRules { kind, ..SandboxRules::default() });
+            assert_eq!(inherited(&agent), ["PATH"], "{kind}");
         }
     }
 
@@ -344,15 +345,15 @@ mod tests {
         let argv = |agent: &Agent| argv_in(agent, SessionChoice::Fresh);
         let plain = argv(&agent);
         assert_eq!(plain[..5], ["claude", "-p", "--output-format", "stream-json", "--verbose"]);
-        for runtime in [Runtime::Claude, Runtime::Sdk, Runtime::Cli] {
-            agent.settings.runtime = Some(runtime);
-            assert_eq!(argv(&agent), plain);
+        for runtime in ["claude", "sdk", "cli"] {
+            let config = serde_json::from_value(serde_json::json!({ "runtime": runtime })).unwrap();
+            assert_eq!(argv(&Agent::from_config("coder".parse().unwrap(), config)), plain, "{runtime}");
         }
         let fork = SessionChoice::Fork { of: "s-1".into(), as_id: None };
         let forked = argv_in(&agent, fork);
         assert_eq!(forked[forked.len() - 3..], ["--resume", "s-1", "--fork-session"]);
-        agent.settings.runtime = Some(Runtime::Command);
-        agent.settings.command = Some(vec!["echo".into(), "hi".into()]);
+        agent.program.runtime = Runtime::Command;
+        agent.program.command = vec!["echo".into(), "hi".into()];
         assert_eq!(argv(&agent), ["echo", "hi"]);
     }
 }

@@ -1,11 +1,10 @@
 //! Hook runs after the end of a job: recorded in the same transaction, and taken by one node at a time, in their order.
 
 use cowhand_core::event::Fact;
-use cowhand_core::hook::{HookKind, HookOutline, HookRun, HookState};
+use cowhand_core::hook::{HookEvent, HookKind, HookOutline, HookRun, HookState};
 use cowhand_core::id::{AgentName, JobId, ScheduleName};
 use cowhand_core::job::{Job, Outcome};
 use cowhand_core::roster::Roster;
-use cowhand_core::shape::HookEvent;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -79,7 +78,7 @@ impl Store {
         let mut agents: Vec<_> = roster
             .agents
             .iter()
-            .map(|agent| (agent.name.clone(), HookOutline::all_of(&agent.settings)))
+            .map(|agent| (agent.name.clone(), HookOutline::all_of(&agent.hooks)))
             .collect();
         agents.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (agent, hooks) in agents {

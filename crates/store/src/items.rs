@@ -13,9 +13,9 @@ use cowhand_core::actor::Actor;
 use cowhand_core::event::Fact;
 use cowhand_core::id::{AgentName, JobId, ScheduleId, ScheduleName};
 use cowhand_core::job::{Closing, Job, NewJob};
-use cowhand_core::shape;
 use cowhand_core::trigger::FiringKey;
 use cowhand_core::work::WorkItem;
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use uuid::Uuid;
@@ -48,7 +48,7 @@ pub struct NewItemClaim {
     /// Name of the queue, so that two agents with the same queue do not claim the same item.
     pub queue: String,
     pub item: WorkItem,
-    pub source: shape::WorkSource,
+    pub source: ConfiguredSource,
     pub node: String,
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,
@@ -86,7 +86,7 @@ pub enum Taken {
 pub struct HeldItem {
     pub queue: String,
     pub item: WorkItem,
-    pub source: shape::WorkSource,
+    pub source: ConfiguredSource,
     pub holder: String,
     pub agent: AgentName,
     pub schedule: Option<ScheduleName>,

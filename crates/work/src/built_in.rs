@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cowhand_core::shape;
+use cowhand_core::work_source::ConfiguredSource;
 
 use super::registry::{SourceFactory, SourceRegistry};
 use super::setting::SourceContext;
@@ -24,7 +24,7 @@ impl SourceRegistry {
     /// Registers the built-in sources. A name that is already registered keeps its source, so a program can replace a
     /// built-in one.
     pub fn add_built_ins(&mut self) {
-        let github = |config: &shape::WorkSource, setting: &SourceContext| {
+        let github = |config: &ConfiguredSource, setting: &SourceContext| {
             let source = github::GitHubWorkSource::from_config(config, setting)?;
             Ok(Arc::new(source) as Arc<dyn WorkSource>)
         };

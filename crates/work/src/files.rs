@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimResult, FetchOptions, FetchResult, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId, WorkResult,
 };
+use cowhand_core::work_source::ConfiguredSource;
 
 use self::folder::{Folder, MAX_CLAIMED_ITEM_BYTES};
 use self::life::ItemError;
@@ -64,10 +64,10 @@ impl FilesWorkSource {
     /// Creates a source from its config, for the registry. The folder may be created later, so its existence is checked
     /// when it is used.
     pub fn from_config(
-        config: &shape::WorkSource,
+        config: &ConfiguredSource,
         setting: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
-        let shape::WorkSource::Files { path, .. } = config else {
+        let ConfiguredSource::Files { path, .. } = config else {
             return Err(WorkSourceError::Config(format!("`{NAME}` is made by `type: files`, with a `path`")));
         };
         let (folder, writable) = (setting.base.join(path), setting.writable.clone());

@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use cowhand_core::shape;
 use cowhand_core::work::WorkItemId;
+use cowhand_core::work_source::ConfiguredSource;
 
 use super::setting::SourceContext;
 use super::{WorkSource, WorkSourceError};
 
 /// Function that creates a source from its config.
 pub type SourceFactory =
-    dyn Fn(&shape::WorkSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
+    dyn Fn(&ConfiguredSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> + Send + Sync;
 
 /// Registry of sources. It is passed to a fleet and is not global, so two fleets in one program, or two tests, cannot
 /// change each other's sources, and the order of loading does not matter.
@@ -41,7 +41,7 @@ impl SourceRegistry {
     pub fn register(
         &mut self,
         name: &str,
-        factory: impl Fn(&shape::WorkSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError>
+        factory: impl Fn(&ConfiguredSource, &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError>
         + Send
         + Sync
         + 'static,
@@ -59,7 +59,7 @@ impl SourceRegistry {
 
     pub fn create(
         &self,
-        config: &shape::WorkSource,
+        config: &ConfiguredSource,
         setting: &SourceContext,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let Some(factory) = self.factories.get(config.name()) else {

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cowhand_core::id::AgentName;
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, ReleaseOptions, ReleaseResult, WorkItem, WorkItemId,
     WorkResult,
 };
+use cowhand_core::work_source::ConfiguredSource;
 
 use super::github::People;
 use super::quota::Quota;
@@ -32,7 +32,7 @@ pub struct WorkSources {
 
 #[derive(Debug)]
 struct Made {
-    config: shape::WorkSource,
+    config: ConfiguredSource,
     source: Arc<dyn WorkSource>,
 }
 
@@ -53,9 +53,11 @@ impl<'a> For<'a> {
         Self { agent, schedule: Some(schedule) }
     }
 
-    pub fn config(self) -> Option<&'a shape::WorkSource> {
-        let own = self.schedule.and_then(|schedule| schedule.work_source.as_ref());
-        own.or(self.agent.settings.work_source.as_ref())
+    pub fn config(self) -> Option<&'a ConfiguredSource> {
+        match self.schedule {
+            Some(schedule) => schedule.work_source.as_ref(),
+            None => self.agent.work_source.as_ref(),
+        }
     }
 }
 
@@ -147,7 +149,7 @@ impl WorkSources {
     pub fn source(
         &self,
         agent: &AgentName,
-        config: &shape::WorkSource,
+        config: &ConfiguredSource,
     ) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let of_agent = made.entry(agent.clone()).or_default();
@@ -264,7 +266,7 @@ impl WorkSources {
     }
 }
 
-fn still_has(agent: &Agent, config: &shape::WorkSource) -> bool {
+fn still_has(agent: &Agent, config: &ConfiguredSource) -> bool {
     let of_schedules = agent.schedules.iter().filter_map(|schedule| schedule.work_source.as_ref());
-    agent.settings.work_source.iter().chain(of_schedules).any(|current| current == config)
+    agent.work_source.iter().chain(of_schedules).any(|current| current == config)
 }

@@ -13,13 +13,13 @@ use super::merge::merge;
 use super::node::{FileId, Location, Map, Node, Value};
 use super::problem::Problem;
 use super::schema::SCHEMA;
-use super::{unused, web};
+use super::{herdctl, unused};
 use crate::budget::FleetBudget;
 use crate::id::check_name;
 use crate::price::Prices;
 use crate::retention::Retention;
 use crate::server::ServerConfig;
-use crate::shape::TracesConfig;
+use crate::traces::TracesConfig;
 
 /// Maximum depth of nested fleets: deeper than any real fleet, and safe for the stack.
 const MOST_LEVELS: usize = 32;
@@ -43,8 +43,12 @@ struct Above {
 
 /// Collects the agents of the root file and of all fleets below. Returns the other keys of the root file.
 pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
-    let above =
-        Above { files: vec![path.to_owned()], names: Vec::new(), defaults: None, herdctl: is_herdctl(path) };
+    let above = Above {
+        files: vec![path.to_owned()],
+        names: Vec::new(),
+        defaults: None,
+        herdctl: herdctl::is_herdctl(path),
+    };
     let reading = CheckOptions { herdctl: above.herdctl, ..CheckOptions::default() };
     let Some((node, file)) = loader.file(path, None, reading) else {
         return Json::Object(serde_json::Map::new());
@@ -76,7 +80,7 @@ pub(super) fn root(loader: &mut Loader<'_>, path: &Path) -> Json {
     let listen_chosen =
         written.is_some_and(|server| server.get("listen").is_some_and(|listen| !listen.is_null()));
     loader.server = ServerConfig { listen_chosen, ..server }.below(loader.sources.directory(file));
-    web::apply(loader, &node);
+    herdctl::apply_web(loader, &node);
     loader.traces = checked.value.get("traces").and_then(|value| TracesConfig::deserialize(value).ok());
     if let (Some(traces), Some(written)) = (&loader.traces, node.get("traces"))
         && let Some((key, message)) = traces.validate()
@@ -224,7 +228,7 @@ fn sub_fleet(
         }
         return None;
     }
-    let herdctl = above.herdctl || is_herdctl(&path);
+    let herdctl = above.herdctl || herdctl::is_herdctl(&path);
     let reading = CheckOptions { herdctl, ..CheckOptions::default() };
     let (mut node, file) = loader.file(&path, Some((at, format!("{key}.path"))), reading)?;
     if let Some(overrides) = entry.get("overrides") {
@@ -302,8 +306,4 @@ fn name_of(entry: &Node, fleet: &Node, path: &Path, path_at: Location) -> (Strin
 
 fn beside(loader: &Loader<'_>, file: FileId, path: &str) -> PathBuf {
     normal(&loader.sources.directory(file).join(path))
-}
-
-fn is_herdctl(path: &Path) -> bool {
-    path.file_stem().is_some_and(|stem| stem == "herdctl")
 }

@@ -15,7 +15,7 @@ use super::resolve::Resolved;
 use super::schema::SCHEMA;
 use super::unused::{self, Idle};
 use super::{compose, reference, resolve, secret};
-use crate::shape::TracesConfig;
+use crate::traces::TracesConfig;
 use indexmap::IndexMap;
 
 use crate::budget::FleetBudget;

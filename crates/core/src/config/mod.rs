@@ -1,16 +1,18 @@
 //! Config files: parsed into a tree, expanded, merged, and only then typed.
 //!
 //! ```text
-//! text → node (parse) → variables (interpolate) → layers (merge) → checked along the schema → shapes → fleet
+//! text → node (parse) → variables (interpolate) → layers (merge) → checked along the schema → shapes → roster
 //! ```
 //!
 //! Every node keeps its file, line and column, so an error found after a merge still points to the line in the file.
 //! All problems are collected; loading does not stop at the first one.
 
+mod agent;
 mod check;
 mod compose;
 pub mod editor;
 mod format;
+mod herdctl;
 mod hint;
 pub mod interpolate;
 pub mod load;
@@ -32,7 +34,6 @@ pub mod suggest;
 mod syntax;
 mod trusting;
 mod unused;
-mod web;
 mod working;
 
 pub use load::{ConfigEnvironment, LoadedConfig, load};

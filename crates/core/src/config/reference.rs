@@ -85,7 +85,16 @@ impl<'a> KnownNames<'a> {
                         upstream.insert(place.schedule.id, source);
                     }
                 }
-                _ => {}
+                TriggerConfig::AgentLifecycle { agent: None, .. }
+                | TriggerConfig::Interval { .. }
+                | TriggerConfig::Cron { .. }
+                | TriggerConfig::Delay { .. }
+                | TriggerConfig::Webhook { .. }
+                | TriggerConfig::Chat { .. }
+                | TriggerConfig::Manual {}
+                | TriggerConfig::GithubIssues { .. }
+                | TriggerConfig::GithubPullRequests { .. }
+                | TriggerConfig::Custom { .. } => {}
             }
         }
         for (agent, draft) in &self.agents {
@@ -98,7 +107,7 @@ impl<'a> KnownNames<'a> {
 
     /// Checks `followups`: it has to set `max` or `from`, and the agents in `from` have to exist.
     fn followups(&self, agent: &Agent, draft: &Draft, problems: &mut Problems) {
-        let (Some(own), Some(node)) = (&agent.settings.followups, draft.node.get("followups")) else {
+        let (Some(own), Some(node)) = (&agent.followups, draft.node.get("followups")) else {
             return;
         };
         if own.max.is_none() && own.from.is_empty() {

@@ -12,11 +12,12 @@ use super::load::{Draft, Loader, normal};
 use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::schema::SCHEMA;
-use super::{runtime, sandbox_check, secret, spending, trusting, unused, working};
+use super::{herdctl, runtime, sandbox_check, secret, spending, trusting, unused, working};
 use crate::id::{AgentName, IdError, ScheduleId, ScheduleName};
 use crate::policy::Timeout;
 use crate::prompt::{Template, Variables};
 use crate::roster::{Agent, Former, OWN_SERVER, Schedule};
+use crate::sandbox::Sandbox;
 use crate::shape;
 use crate::trigger::{TriggerConfig, TriggerError};
 use crate::workspace::Isolation;
@@ -47,7 +48,7 @@ pub(super) fn agent(
     check_server_name(loader, draft);
     let Some(name) = name(loader, draft, places) else { return Resolved::Broken(None) };
     let directory = working_directory(loader, draft);
-    let Some((settings, is_sound)) = typed(&checked) else {
+    let Some((config, is_sound)) = typed(&checked) else {
         if loader.problems.errors() == before {
             // The schema accepted what the type rejects. That is a defect of cowhand, and the message of serde may
             // contain a secret. The test with random trees looks for such a defect.
@@ -59,7 +60,7 @@ pub(super) fn agent(
     let mut shown = Loader::masked(checked);
     show_resolved(&mut shown, "working_directory", json!(directory));
     show_resolved(&mut shown, "name", json!(name));
-    let agent = assemble(loader, draft, name, directory, settings, &mut shown);
+    let agent = assemble(loader, draft, name, directory, config, &mut shown);
     working::check(loader, draft, &agent);
     if is_sound {
         runtime::check(loader, draft, &agent);
@@ -109,23 +110,19 @@ fn assemble(
     draft: &Draft,
     name: AgentName,
     directory: PathBuf,
-    mut settings: shape::AgentConfig,
+    mut config: shape::AgentConfig,
     shown: &mut Json,
 ) -> Agent {
     let mut schedules = Vec::new();
-    for (written, schedule) in std::mem::take(&mut settings.schedules) {
+    for (written, schedule) in std::mem::take(&mut config.schedules) {
         // An invalid name was reported.
         let Ok(schedule_name) = written.parse() else { continue };
         let schedule = self::schedule(loader, draft, &name, schedule_name, schedule);
         show_zone(&schedule.trigger, &mut shown["schedules"][&written]);
         schedules.push(schedule);
     }
-    let max_concurrent =
-        settings.instances.as_ref().and_then(|instances| instances.max_concurrent).unwrap_or(1);
-    let retry = settings.retry.clone().unwrap_or_default();
-    // An agent that lists variables no longer uses herdctl's behaviour.
-    let inherits_environment = draft.herdctl && settings.pass_env.is_none();
-    Agent { name, max_concurrent, retry, schedules, directory, inherits_environment, settings }
+    let inherits_environment = draft.herdctl && herdctl::inherits_environment(&config);
+    Agent { schedules, directory, inherits_environment, ..Agent::from_config(name, config) }
 }
 
 fn schedule(
@@ -190,7 +187,7 @@ fn schedule(
         zone,
         filter: schedule.filter.unwrap_or_default(),
         prompt: schedule.prompt,
-        work_source: schedule.work_source,
+        work_source: schedule.work_source.map(Into::into),
         when_command: schedule.when_command,
         output_to_file: schedule.output_to_file.unwrap_or(false),
         isolation: schedule.isolation.as_ref().map(Isolation::rules).unwrap_or_default(),
@@ -198,7 +195,7 @@ fn schedule(
         retry: schedule.retry.unwrap_or_default(),
         timeout: schedule.timeout.unwrap_or(Timeout::ATTEMPT),
         idle_timeout: schedule.idle_timeout.unwrap_or(Timeout::IDLE),
-        sandbox: schedule.sandbox,
+        sandbox_rules: schedule.sandbox.as_ref().map(Sandbox::rules),
         breaker: schedule.breaker.unwrap_or_default(),
         trust: schedule.trust,
     }
@@ -233,7 +230,16 @@ fn adopted(
 const fn not_fired_yet(trigger: &TriggerConfig) -> Option<&'static str> {
     match trigger {
         TriggerConfig::Chat { .. } => Some("chat is not connected yet"),
-        _ => None,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Webhook { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::GithubIssues { .. }
+        | TriggerConfig::GithubPullRequests { .. }
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. }
+        | TriggerConfig::Custom { .. } => None,
     }
 }
 

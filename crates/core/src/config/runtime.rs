@@ -51,7 +51,7 @@ fn check_unused(
     agent: &Agent,
     unenforceable: Option<&Unenforceable>,
 ) {
-    let runtime = agent.settings.runtime.unwrap_or_default();
+    let runtime = agent.runtime();
     for (key, why) in runtime.unused() {
         let found = key.split('.').try_fold(&draft.node, Node::get).filter(|node| !node.is_null());
         let Some(found) =

@@ -8,10 +8,8 @@ use super::node::{Location, Node};
 use super::problem::Problem;
 use super::resolve::{schedule_at, schedule_node};
 use crate::roster::{Agent, Schedule};
-use crate::sandbox::{
-    Credentials, Network, Reach, Reaches, RequestedSandbox, Sandbox, SandboxKind, SandboxRules,
-};
-use crate::shape::Runtime;
+use crate::runtime::Runtime;
+use crate::sandbox::{Credentials, Network, Reach, Reaches, RequestedSandbox, SandboxKind, SandboxRules};
 use crate::workspace::IsolationKind;
 
 /// Minimum memory; even the smallest program needs more to start.
@@ -23,7 +21,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     } else if let Some(node) = draft.node.get("docker") {
         check_docker(loader, draft, agent, node.at);
     }
-    for schedule in agent.schedules.iter().filter(|schedule| schedule.sandbox.is_some()) {
+    for schedule in agent.schedules.iter().filter(|schedule| schedule.sandbox_rules.is_some()) {
         let name = schedule.name.as_str();
         let node = schedule_node(draft, name).and_then(|node| node.get("sandbox"));
         let at = node.map_or_else(|| schedule_at(draft, name), |node| node.at);
@@ -52,8 +50,8 @@ fn check_one(
     (node, at): (Option<&Node>, Location),
     key: &str,
 ) {
-    let written = schedule.map_or(agent.settings.sandbox.as_ref(), |schedule| schedule.sandbox.as_ref());
-    let rules = written.map(Sandbox::rules).unwrap_or_default();
+    let own = schedule.map_or(&agent.sandbox_rules, |schedule| &schedule.sandbox_rules);
+    let rules = own.clone().unwrap_or_default();
     let asked = agent.sandbox(schedule.map(|schedule| &schedule.name), false);
     let wrong = wrong_rules(&rules)
         .or_else(|| Some(("", asked.contradiction()?.to_owned())))
@@ -131,7 +129,7 @@ fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, S
     }
     let outside = asked.credentials == Credentials::Outside;
     let (_, unable) = agent.with_fallbacks().find(|(_, agent)| outside && !agent.can_leave_keys_outside())?;
-    let runtime = unable.settings.runtime.unwrap_or_default().name();
+    let runtime = unable.runtime().name();
     let message = format!(
         "`credentials: outside` cannot be had for `runtime: {runtime}`: nobody knows how its program is told where its provider is"
     );
@@ -140,7 +138,7 @@ fn wrong_for(agent: &Agent, asked: &RequestedSandbox) -> Option<(&'static str, S
 
 /// Returns the reason if this kind of sandbox denies something that the agent needs.
 fn never_starts(agent: &Agent, asked: &RequestedSandbox) -> Option<String> {
-    if asked.kind == SandboxKind::Docker && agent.settings.runtime == Some(Runtime::Acp) {
+    if asked.kind == SandboxKind::Docker && agent.runtime() == Runtime::Acp {
         let why = "`runtime: acp` speaks through a client of cowhand's own, which is in no image";
         return Some(why.to_owned());
     }

@@ -6,10 +6,10 @@ use super::node::Location;
 use super::problem::Problem;
 use crate::budget::{Budget, UsageReporting};
 use crate::roster::Agent;
-use crate::shape::Runtime;
+use crate::runtime::Runtime;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
-    let budgets = [agent.settings.budget.unwrap_or_default(), loader.budget.limits];
+    let budgets = [agent.budget, loader.budget.limits];
     if budgets.iter().all(Budget::is_unlimited) {
         return;
     }
@@ -26,11 +26,11 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
 }
 
 fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -> Option<Problem> {
-    let has_price = agent.settings.model.as_ref().is_some_and(|model| loader.prices.has(model));
+    let has_price = agent.program.model.as_ref().is_some_and(|model| loader.prices.has(model));
     match agent.usage_reporting() {
         UsageReporting::TokensContinuous if in_dollars && !has_price => Some(without_price(agent, at)),
         UsageReporting::AtEnd => {
-            let (by_itself, help) = match agent.program() {
+            let (by_itself, help) = match agent.program.known_runtime() {
                 Runtime::Acp => (
                     "its program".to_owned(),
                     "`per_job_…` bounds what is reserved for a job, `timeout` how long it goes on".to_owned(),
@@ -50,8 +50,8 @@ fn problem(loader: &Loader<'_>, agent: &Agent, in_dollars: bool, at: Location) -
 }
 
 fn without_price(agent: &Agent, at: Location) -> Problem {
-    let name = agent.program().name();
-    let (message, help) = match &agent.settings.model {
+    let name = agent.program.known_runtime().name();
+    let (message, help) = match &agent.program.model {
         Some(model) => (
             format!("a budget in dollars needs the price of {model}, since `{name}` tells only tokens"),
             format!("add it to `prices` of the root file: `prices: {{{model}: {{input: …, output: …}}}}`"),

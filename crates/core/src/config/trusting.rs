@@ -12,7 +12,7 @@ use crate::trust::{Treatment, Trust};
 use crate::workspace::IsolationKind;
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
-    if let (Some(trust), Some(node)) = (&agent.settings.trust, draft.node.get("trust")) {
+    if let (Some(trust), Some(node)) = (&agent.trust, draft.node.get("trust")) {
         check_one(loader, draft, (agent, None), trust, node.at);
     }
     for schedule in &agent.schedules {
@@ -64,9 +64,17 @@ fn anybody(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent, schedule: &Sch
         TriggerConfig::Webhook { events, .. } if events.iter().any(|event| is_of_people(event)) => {
             "whoever can write in the repository's issues"
         }
-        _ => return,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Webhook { .. }
+        | TriggerConfig::Chat { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. }
+        | TriggerConfig::Custom { .. } => return,
     };
-    let default = agent.settings.default_prompt.as_deref();
+    let default = agent.default_prompt.as_deref();
     let prompt = prompt::choose(None, schedule.prompt.as_deref(), default);
     let variables = Variables::of(schedule.trigger.type_name(), schedule.work_source.is_some());
     let tells = Template::parse_lenient(prompt, variables).0.contains_outside_text();

@@ -16,7 +16,7 @@ use crate::followup::Chain;
 use crate::permission::{Permissions, Rule, ToolVerdict, decide};
 use crate::policy::{Overlap, Retry};
 use crate::roster::{Agent, Roster};
-use crate::sandbox::{Sandbox, SandboxKind};
+use crate::sandbox::{SandboxKind, SandboxRules};
 use crate::trigger::TriggerConfig;
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Idle {
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     let idle = &mut loader.idle;
     if let Some(budget) = draft.node.get("budget") {
-        of_budget(idle, budget, &agent.settings.budget.unwrap_or_default(), &draft.key_of("budget"));
+        of_budget(idle, budget, &agent.budget, &draft.key_of("budget"));
     }
     if let Some(written) = draft.node.entry("ask_timeout") {
         let message = "`ask_timeout` does nothing: without `permission_mode: ask`, `followups` or `fleet_tools` nobody is asked";
@@ -48,8 +48,8 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     followups(idle, draft, agent);
     hooks(idle, draft, agent);
     retry(idle, &draft.node, &agent.retry, &draft.key_of("retry"));
-    sandbox(idle, &draft.node, agent.settings.sandbox.as_ref(), &draft.key_of("sandbox"));
-    allowed(idle, &draft.node, agent.settings.permissions.as_ref(), &draft.key_of("permissions"));
+    sandbox(idle, &draft.node, agent.sandbox_rules.as_ref(), &draft.key_of("sandbox"));
+    allowed(idle, &draft.node, agent.tools.permissions.as_ref(), &draft.key_of("permissions"));
     for schedule in &agent.schedules {
         let Some(node) = schedule_node(draft, schedule.name.as_str()) else { continue };
         let key = |key: &str| draft.key_of(&format!("schedules.{}.{key}", schedule.name));
@@ -67,8 +67,8 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         }
         timing(idle, node, (&schedule.trigger, schedule.timing.overlap), key);
         retry(idle, node, &schedule.retry, &key("retry"));
-        sandbox(idle, node, schedule.sandbox.as_ref(), &key("sandbox"));
-        opened(idle, node, agent, schedule.sandbox.as_ref(), &key("sandbox"));
+        sandbox(idle, node, schedule.sandbox_rules.as_ref(), &key("sandbox"));
+        opened(idle, node, agent, schedule.sandbox_rules.as_ref(), &key("sandbox"));
         allowed(idle, node, schedule.permissions.as_ref(), &key("permissions"));
         narrowed(idle, node, agent, schedule.permissions.as_ref(), &key("permissions.allow"));
     }
@@ -143,7 +143,7 @@ fn work_source(idle: &mut Idle, draft: &Draft, agent: &Agent) {
 }
 
 fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {
-    let (Some(followups), Some(written)) = (&agent.settings.followups, draft.node.entry("followups")) else {
+    let (Some(followups), Some(written)) = (&agent.followups, draft.node.entry("followups")) else {
         return;
     };
     let begun = Timestamp::UNIX_EPOCH;
@@ -153,12 +153,11 @@ fn followups(idle: &mut Idle, draft: &Draft, agent: &Agent) {
 }
 
 fn hooks(idle: &mut Idle, draft: &Draft, agent: &Agent) {
-    let Some(hooks) = &agent.settings.hooks else { return };
-    for (list, hooks) in [("after_run", &hooks.after_run), ("on_error", &hooks.on_error)] {
+    for (list, hooks) in [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)] {
         let written = draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list);
         for (number, (hook, written)) in hooks.iter().zip(written.unwrap_or_default()).enumerate() {
             let Some(events) = written.entry("on_events") else { continue };
-            let is_idle = hook.on_events.as_ref().is_some_and(Vec::is_empty);
+            let is_idle = hook.on_events.is_empty() && !events.node.is_null();
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
             idle.note(
                 events.key_at,
@@ -176,25 +175,20 @@ fn retry(idle: &mut Idle, owner: &Node, retry: &Retry, key: &str) {
     idle.note(written.key_at, message, format!("{key}.on"), retry.on.is_empty() && retry.max_attempts > 1);
 }
 
-fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&Sandbox>, key: &str) {
+fn sandbox(idle: &mut Idle, owner: &Node, sandbox: Option<&SandboxRules>, key: &str) {
     let (Some(sandbox), Some(written)) = (sandbox, owner.get("sandbox")) else { return };
     for name in ["image", "socket"] {
         let Some(entry) = written.entry(name) else { continue };
         let message = format!("`{name}` does nothing without `kind: docker`");
-        idle.note(
-            entry.key_at,
-            message,
-            format!("{key}.{name}"),
-            sandbox.rules().kind != SandboxKind::Docker,
-        );
+        idle.note(entry.key_at, message, format!("{key}.{name}"), sandbox.kind != SandboxKind::Docker);
     }
 }
 
 /// Checks for permissions that a schedule's sandbox grants and its agent's sandbox denies.
-fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&Sandbox>, key: &str) {
-    let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.settings.sandbox) else { return };
+fn opened(idle: &mut Idle, owner: &Node, agent: &Agent, sandbox: Option<&SandboxRules>, key: &str) {
+    let (Some(sandbox), Some(of_agent)) = (sandbox, &agent.sandbox_rules) else { return };
     let Some(written) = owner.get("sandbox") else { return };
-    let lost = sandbox.rules().kept_from(&of_agent.rules());
+    let lost = sandbox.kept_from(of_agent);
     for name in ["write", "read", "network"] {
         let Some(entry) = written.entry(name) else { continue };
         let message = "not all of this is open: a schedule only narrows what the sandbox of its agent opens; write it there, too";
@@ -227,7 +221,7 @@ fn can_allow(rule: &Rule) -> bool {
 
 /// Checks for allow rules of a schedule whose agent allows nothing.
 fn narrowed(idle: &mut Idle, node: &Node, agent: &Agent, own: Option<&Permissions>, key: &str) {
-    let (Some(own), Some(of_agent)) = (own, &agent.settings.permissions) else { return };
+    let (Some(own), Some(of_agent)) = (own, &agent.tools.permissions) else { return };
     let Some(written) = node.get("permissions").and_then(|permissions| permissions.entry("allow")) else {
         return;
     };

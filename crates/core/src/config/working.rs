@@ -8,7 +8,8 @@ use super::node::{Entry, Location, Node, Value};
 use super::problem::{Problem, Severity};
 use super::resolve::schedule_node;
 use crate::roster::Agent;
-use crate::shape::{Runtime, WorkSource};
+use crate::runtime::Runtime;
+use crate::work_source::ConfiguredSource;
 
 /// Adds the agent's `repo` to its GitHub sources that name none.
 pub(super) fn take_repo(draft: &mut Draft) {
@@ -39,7 +40,7 @@ fn is_repo(text: &str) -> bool {
 }
 
 pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
-    if let (Some(source), Some(node)) = (&agent.settings.work_source, draft.node.get("work_source")) {
+    if let (Some(source), Some(node)) = (&agent.work_source, draft.node.get("work_source")) {
         check_source(loader, draft, source, node, "work_source");
     }
     for schedule in &agent.schedules {
@@ -47,7 +48,7 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
         let (Some(source), Some(node)) = (&schedule.work_source, node) else { continue };
         let key = format!("schedules.{}.work_source", schedule.name);
         check_source(loader, draft, source, node, &key);
-        if matches!(source, WorkSource::Github { repo: None, .. }) {
+        if matches!(source, ConfiguredSource::Github { repo: None, .. }) {
             let message = format!("the work source of `{}` names no repository", schedule.name);
             let help = "add `repo: OWNER/NAME` to `work_source`, or to the agent";
             report(loader, draft, node.at, message, help, &format!("{key}.repo"));
@@ -55,11 +56,10 @@ pub(super) fn check(loader: &mut Loader<'_>, draft: &Draft, agent: &Agent) {
     }
 }
 
-fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &WorkSource, node: &Node, key: &str) {
+fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &ConfiguredSource, node: &Node, key: &str) {
     match source {
-        WorkSource::Github { labels, exclude_labels, .. } => {
-            let ready = labels.ready.as_deref().unwrap_or("ready");
-            let in_progress = labels.in_progress.as_deref().unwrap_or("agent-working");
+        ConfiguredSource::Github { labels, exclude_labels, .. } => {
+            let (ready, in_progress) = (&labels.ready, &labels.in_progress);
             let labels = node.get("labels");
             let label_at =
                 |key: &str| labels.and_then(|labels| labels.get(key)).map_or(node.at, |label| label.at);
@@ -71,23 +71,24 @@ fn check_source(loader: &mut Loader<'_>, draft: &Draft, source: &WorkSource, nod
                 let (at, key) = (label_at("in_progress"), format!("{key}.labels.in_progress"));
                 report(loader, draft, at, message, help, &key);
             }
-            let excluded = exclude_labels.iter().flatten().find(|label| same_label(label, ready));
-            if let Some(excluded) = excluded {
+            let excluded = exclude_labels.iter().find(|label| same_label(label, ready));
+            if let (Some(excluded), Some(written)) =
+                (excluded, node.get("exclude_labels").filter(|node| !node.is_null()))
+            {
                 let message = format!(
                     "`exclude_labels` holds `{excluded}`, which marks available work, so no item is ever taken"
                 );
-                let at = node.get("exclude_labels").map_or(node.at, |labels| labels.at);
                 let help = "take it out of `exclude_labels`";
-                report(loader, draft, at, message, help, &format!("{key}.exclude_labels"));
+                report(loader, draft, written.at, message, help, &format!("{key}.exclude_labels"));
             }
         }
-        WorkSource::Files { path, .. } if !(loader.outside.is_folder)(Path::new(path)) => {
+        ConfiguredSource::Files { path, .. } if !(loader.outside.is_folder)(Path::new(path)) => {
             let at = node.get("path").map_or(node.at, |path| path.at);
             let problem = Problem::warning(at, format!("there is no folder {path}, so there is no work"));
             let help = format!("`mkdir -p {path}` makes it; each Markdown file in it is a work item");
             loader.problems.add(problem.key(draft.key_of(&format!("{key}.path"))).help(help));
         }
-        WorkSource::Files { .. } | WorkSource::Custom { .. } => {}
+        ConfiguredSource::Files { .. } | ConfiguredSource::Custom { .. } => {}
     }
 }
 

@@ -64,7 +64,14 @@ impl<'a> Outlook<'a> {
             TriggerConfig::Cron { expression, .. } => search.cron(expression, from, count),
             TriggerConfig::Interval { interval } => search.interval(*interval, from, count),
             TriggerConfig::Delay { .. } => search.delay(from),
-            _ => Vec::new(),
+            TriggerConfig::Webhook { .. }
+            | TriggerConfig::Chat { .. }
+            | TriggerConfig::Manual {}
+            | TriggerConfig::GithubIssues { .. }
+            | TriggerConfig::GithubPullRequests { .. }
+            | TriggerConfig::AgentLifecycle { .. }
+            | TriggerConfig::DispatchResult { .. }
+            | TriggerConfig::Custom { .. } => Vec::new(),
         })
     }
 

@@ -8,7 +8,7 @@ use crate::budget::{Amount, OverBudget, Period, SpendLimits, SpendingLedger};
 impl SpendLimits {
     /// Returns the budgets that apply to an attempt of this agent now; none if nothing is limited.
     pub fn of(roster: &Roster, agent: &Agent, now: Timestamp) -> Option<Self> {
-        let own = agent.settings.budget.unwrap_or_default();
+        let own = agent.budget;
         let fleet = roster.budget;
         let (day, month) = (Period::day(now, roster.zone()), Period::month(now, roster.zone()));
         (!own.is_unlimited() || !fleet.is_unlimited()).then_some(Self { own, fleet, day, month })
@@ -18,8 +18,7 @@ impl SpendLimits {
 impl Roster {
     /// Checks whether there is a daily or monthly budget.
     pub fn has_budgets(&self) -> bool {
-        self.budget.has_windows()
-            || self.agents.iter().any(|agent| agent.settings.budget.is_some_and(|own| own.has_windows()))
+        self.budget.has_windows() || self.agents.iter().any(|agent| agent.budget.has_windows())
     }
 
     /// Returns the budget that prevents attempts of the agent from starting now, if there is one.

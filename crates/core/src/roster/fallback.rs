@@ -3,29 +3,18 @@
 use std::borrow::Cow;
 
 use super::Agent;
-use crate::shape::Runtime;
+use crate::runtime::Runtime;
 
 impl Agent {
-    /// Returns the agent with the settings of its fallback of this number.
+    /// Returns the agent with the program of its fallback of this number.
     pub fn fallback(&self, number: usize) -> Option<Self> {
-        let other = self.settings.fallback.get(number)?;
-        let mut agent = self.clone();
-        let settings = &mut agent.settings;
-        if let Some(runtime) =
-            other.runtime.filter(|other| other.name() != settings.runtime.unwrap_or_default().name())
-        {
-            (settings.runtime, settings.model, settings.provider) = (Some(runtime), None, None);
-        }
-        settings.model = other.model.clone().or(settings.model.take());
-        settings.provider = other.provider.clone().or(settings.provider.take());
-        settings.command = other.command.clone().or(settings.command.take());
-        settings.env.extend(other.env.clone());
-        Some(agent)
+        let program = self.fallbacks.get(number)?.clone();
+        Some(Self { program, ..self.clone() })
     }
 
     /// Returns the agent itself and then its fallbacks, with their numbers.
     pub fn with_fallbacks(&self) -> impl Iterator<Item = (Option<usize>, Cow<'_, Self>)> {
-        let others = (0..self.settings.fallback.len())
+        let others = (0..self.fallbacks.len())
             .filter_map(|number| Some((Some(number), Cow::Owned(self.fallback(number)?))));
         std::iter::once((None, Cow::Borrowed(self))).chain(others)
     }
@@ -41,7 +30,7 @@ impl Agent {
     }
 
     /// Returns the fallback with which an attempt runs. An attempt that has not been launched has no runtime yet. The
-    /// fallback is found by its settings and not by its number, because the list may have changed.
+    /// fallback is found by its program and not by its number, because the list may have changed.
     pub fn fallback_of(&self, provider: Option<&str>, runtime: Option<&str>) -> Option<usize> {
         let is_it = |agent: &Self| {
             agent.provider() == provider && runtime.is_none_or(|runtime| agent.runs_by(runtime))
@@ -50,6 +39,6 @@ impl Agent {
     }
 
     fn runs_by(&self, runtime: &str) -> bool {
-        self.settings.runtime.unwrap_or_default().name() == runtime
+        self.runtime().name() == runtime
     }
 }

@@ -9,13 +9,13 @@ impl Roster {
     /// for a refusal. An agent needs its own permission to request follow-ups, and another agent has to accept prompts
     /// from it.
     pub fn followup_rules(&self, by: &AgentName, of: &Agent) -> Result<Vec<Followups>, FollowupRefused> {
-        let own = self.agent(by).and_then(|agent| agent.settings.followups.as_ref());
+        let own = self.agent(by).and_then(|agent| agent.followups.as_ref());
         let own = own.filter(|own| own.max.is_some()).ok_or(FollowupRefused::NotAllowed)?;
         if of.name == *by {
             return Ok(vec![own.clone()]);
         }
         let means = |name: &String| self.agent_near(&of.name, name).is_some_and(|agent| agent.name == *by);
-        let theirs = of.settings.followups.as_ref().filter(|theirs| theirs.from.iter().any(means));
+        let theirs = of.followups.as_ref().filter(|theirs| theirs.from.iter().any(means));
         let refused = || FollowupRefused::NotFrom { by: by.clone(), of: of.name.clone() };
         theirs.map(|theirs| vec![own.clone(), theirs.clone()]).ok_or_else(refused)
     }
@@ -29,7 +29,7 @@ mod tests {
     fn nobody_is_asked_who_has_not_said_so() {
         let agent = |name: &str, followups: &str| {
             let mut agent = Agent::new(name.parse().unwrap());
-            agent.settings.followups = serde_json::from_str(followups).unwrap();
+            agent.followups = serde_json::from_str(followups).unwrap();
             agent
         };
         let roster = Roster::of(vec![

@@ -31,7 +31,15 @@ impl EventListener<'_> {
                         && (id.is_none() || id == from)
                         && self.came_from(schedule.as_deref(), from)
                 }
-                _ => false,
+                TriggerConfig::Interval { .. }
+                | TriggerConfig::Cron { .. }
+                | TriggerConfig::Delay { .. }
+                | TriggerConfig::Webhook { .. }
+                | TriggerConfig::Chat { .. }
+                | TriggerConfig::Manual {}
+                | TriggerConfig::GithubIssues { .. }
+                | TriggerConfig::GithubPullRequests { .. }
+                | TriggerConfig::Custom { .. } => false,
             }
     }
 

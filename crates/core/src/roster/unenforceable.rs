@@ -2,7 +2,8 @@
 //! agent is never started.
 
 use super::Agent;
-use crate::shape::{PermissionMode, Runtime};
+use crate::permission::PermissionMode;
+use crate::runtime::Runtime;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unenforceable {
@@ -13,7 +14,6 @@ pub struct Unenforceable {
 
 impl Agent {
     pub fn unenforceable(&self) -> Option<Unenforceable> {
-        let settings = &self.settings;
         let runtime = self.runtime();
         let name = runtime.name();
         if let Some(server) = self.shown_server().filter(|_| runtime == Runtime::Codex) {
@@ -23,7 +23,7 @@ impl Agent {
             );
             return Some(Unenforceable { key, why });
         }
-        if settings.permission_mode == Some(PermissionMode::Ask) && !runtime.asks() {
+        if self.tools.mode == PermissionMode::Ask && !runtime.asks() {
             let why = format!(
                 "`permission_mode: ask` needs a runtime that asks before it uses a tool, and `runtime: {name}` does not, so it is not started"
             );
@@ -38,7 +38,6 @@ impl Agent {
 
     /// Returns the key with a restriction that the program does not support.
     fn forbidding(&self) -> Option<&'static str> {
-        let settings = &self.settings;
         let runtime = self.runtime();
         let forbids = |mode| {
             use PermissionMode::{AcceptEdits, Ask, BypassPermissions, Default, Delegate, DontAsk, Plan};
@@ -49,11 +48,11 @@ impl Agent {
         };
         if !matches!(runtime, Runtime::Codex | Runtime::Command) {
             None
-        } else if settings.denied_tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
+        } else if !self.tools.denied.is_empty() {
             Some("denied_tools")
-        } else if settings.tools.is_some() {
+        } else if self.tools.available.is_some() {
             Some("tools")
-        } else if runtime == Runtime::Command && settings.permission_mode.is_some_and(forbids) {
+        } else if runtime == Runtime::Command && forbids(self.tools.mode) {
             Some("permission_mode")
         } else {
             None
@@ -67,7 +66,7 @@ impl Agent {
             let host = place.split(['/', '?', '#']).next().unwrap_or_default();
             host.contains('@') || place.contains('?') || place.contains('#')
         };
-        let mut servers = self.settings.mcp_servers.iter();
+        let mut servers = self.mcp_servers.iter();
         servers
             .find(|(_, server)| server.url.as_deref().is_some_and(holds_more))
             .map(|(name, _)| name.as_str())
@@ -109,8 +108,7 @@ mod tests {
             (r#"{"runtime":"opencode","permission_mode":"ask"}"#, Some("permission_mode")),
             (r#"{"runtime":"command","permission_mode":"ask"}"#, Some("permission_mode")),
         ] {
-            let mut agent = Agent::new("coder".parse().unwrap());
-            agent.settings = serde_json::from_str(settings).unwrap();
+            let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
             let said = agent.unenforceable();
             assert_eq!(said.as_ref().map(|said| said.key.as_str()), key, "{settings} {said:?}");
         }

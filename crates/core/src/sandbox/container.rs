@@ -2,6 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use super::SandboxRules;
+
+/// Default image of herdctl. It is in no registry: its users build it.
+pub const DEFAULT_IMAGE: &str = "herdctl/runtime:latest";
+
+/// A container with its sandbox rules and the settings that rules do not have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContainerSandbox {
+    pub rules: SandboxRules,
+    /// Settings of the container. Its image is used if the rules name none.
+    pub container: Container,
+}
+
 /// Requested settings of a container. None of them is secret.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Container {
@@ -32,6 +45,16 @@ pub struct Volume {
 }
 
 impl Container {
+    /// Returns these settings with the image and the socket of others, if they name them.
+    #[must_use]
+    pub fn over(&self, other: Self) -> Self {
+        Self {
+            image: other.image.or_else(|| self.image.clone()),
+            socket: other.socket.or_else(|| self.socket.clone()),
+            ..self.clone()
+        }
+    }
+
     pub(super) const fn contradiction(&self) -> Option<&'static str> {
         if self.refused.is_some() {
             return self.refused;

@@ -1,20 +1,20 @@
 //! The keys of an agent: in its own file, in an entry of the fleet file, or in `overrides`.
 
 use indexmap::IndexMap;
-use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Chat, Docker, Hooks, McpServer, Runtime, ScheduleConfig, WorkSource};
+use super::{Chat, Docker, HooksConfig, McpServerConfig, RuntimeName, ScheduleConfig, WorkSourceConfig};
 use crate::breaker::Breaker;
 use crate::budget::Budget;
 use crate::followup::Followups;
 use crate::interval::Interval;
-use crate::permission::Permissions;
+use crate::permission::{PermissionMode, Permissions};
 use crate::policy::{Retry, Timeout};
 use crate::retention::Retention;
+use crate::runtime::SettingSource;
 use crate::sandbox::Sandbox;
-use crate::session::{self, SessionPolicy};
+use crate::session::SessionPolicy;
 use crate::trust::Trust;
 use crate::workspace::Isolation;
 
@@ -24,7 +24,7 @@ use crate::workspace::Isolation;
 #[schemars(extend("x-strict" = true))]
 pub struct Fallback {
     /// Runtime; with another runtime, the agent's `model` does not apply.
-    pub runtime: Option<Runtime>,
+    pub runtime: Option<RuntimeName>,
     pub model: Option<String>,
     /// Provider; unset means that of the runtime, if `runtime` is another one.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
@@ -45,38 +45,63 @@ pub struct AgentConfig {
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub name: Option<String>,
     pub description: Option<String>,
-    /// Directory of the agent; unset means the directory of the file that defines it.
-    #[schemars(extend("x-old-names" = ["workspace"]))]
-    pub working_directory: Option<WorkingDirectory>,
-    /// Isolation of each job: none (`shared`, the default), a git worktree, or a clone.
-    pub isolation: Option<Isolation>,
     /// `owner/repo` for a `work_source` of type `github` that names none.
     pub repo: Option<String>,
     pub identity: Option<Identity>,
     pub system_prompt: Option<String>,
     /// Prompt of a run whose schedule has none.
     pub default_prompt: Option<String>,
-    pub work_source: Option<WorkSource>,
     /// Schedules by name.
     pub schedules: IndexMap<String, ScheduleConfig>,
-    pub session: Option<Session>,
-    pub mcp_servers: IndexMap<String, McpServer>,
-    /// Folders of plugins for Claude Code, relative to the directory of the agent.
-    pub plugins: Option<Vec<Plugin>>,
     #[schemars(extend("x-pending" = "chat is not connected yet"))]
     pub chat: Option<Chat>,
     /// Actions after the end of a job.
-    pub hooks: Option<Hooks>,
-    /// Restrictions on its processes; unset means none.
-    pub sandbox: Option<Sandbox>,
-    /// herdctl's form of `sandbox: docker`.
-    pub docker: Option<Docker>,
-    pub instances: Option<Instances>,
+    pub hooks: Option<HooksConfig>,
     /// Account or model server that it shares with other agents; unset means all agents with the same runtime.
     #[schemars(regex(pattern = "^[a-zA-Z0-9][a-zA-Z0-9_-]*$"), extend("format" = "name"))]
     pub provider: Option<String>,
     /// Settings for jobs that start while the provider is used up: the first fallback whose own provider is not.
     pub fallback: Vec<Fallback>,
+    /// Rules for follow-ups of its jobs, and agents that may request its jobs; unset means that there are none.
+    pub followups: Option<Followups>,
+    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); on in any case with `followups.max`
+    /// or `permission_mode: ask`. Unset means false.
+    pub fleet_tools: Option<bool>,
+    /// File in the working directory in which the agent leaves metadata for its hooks; unset means `metadata.json`.
+    pub metadata_file: Option<String>,
+    pub setting_sources: Option<Vec<SettingSource>>,
+    /// Kind of program that the agent is; unset means `claude`.
+    pub runtime: Option<RuntimeName>,
+    /// Program and arguments for `runtime: command` (which gets the prompt on stdin) and `runtime: acp`.
+    #[schemars(length(min = 1))]
+    pub command: Option<Vec<String>>,
+    /// Environment variables of the agent's processes, in addition to those that every agent gets.
+    #[schemars(extend("x-secret" = true))]
+    pub env: IndexMap<String, String>,
+    #[serde(flatten)]
+    pub inherited: InheritedSettings,
+}
+
+// Keys of an agent that `defaults` of a fleet have, too. A comment with three slashes would become the description of
+// both.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct InheritedSettings {
+    /// Directory of the agent; unset means the directory of the file that defines it.
+    #[schemars(extend("x-old-names" = ["workspace"]))]
+    pub working_directory: Option<WorkingDirectory>,
+    /// Isolation of each job: none (`shared`, the default), a git worktree, or a clone.
+    pub isolation: Option<Isolation>,
+    pub work_source: Option<WorkSourceConfig>,
+    pub session: Option<SessionConfig>,
+    pub mcp_servers: Option<IndexMap<String, McpServerConfig>>,
+    /// Folders of plugins for Claude Code, relative to the directory of the agent.
+    pub plugins: Option<Vec<PluginConfig>>,
+    /// Restrictions on its processes; unset means none.
+    pub sandbox: Option<Sandbox>,
+    /// herdctl's form of `sandbox: docker`.
+    pub docker: Option<Docker>,
+    pub instances: Option<Instances>,
     pub model: Option<String>,
     #[schemars(range(min = 1))]
     pub max_turns: Option<u32>,
@@ -85,27 +110,11 @@ pub struct AgentConfig {
     pub permissions: Option<Permissions>,
     /// Time after which an unanswered ask is denied; unset means 1h.
     pub ask_timeout: Option<Interval>,
-    /// Rules for follow-ups of its jobs, and agents that may request its jobs; unset means that there are none.
-    pub followups: Option<Followups>,
-    /// Give its jobs the tools of the fleet (`report`, `work_item`, `ask_person`); on in any case with `followups.max`
-    /// or `permission_mode: ask`. Unset means false.
-    pub fleet_tools: Option<bool>,
     pub tools: Option<Vec<String>>,
     pub allowed_tools: Option<Vec<String>>,
     pub denied_tools: Option<Vec<String>>,
-    /// File in the working directory in which the agent leaves metadata for its hooks; unset means `metadata.json`.
-    pub metadata_file: Option<String>,
-    pub setting_sources: Option<Vec<SettingSource>>,
     /// Send messages of the agent in parts while they are written; unset means false.
     pub partial_messages: Option<bool>,
-    /// Kind of program that the agent is; unset means `claude`.
-    pub runtime: Option<Runtime>,
-    /// Program and arguments for `runtime: command` (which gets the prompt on stdin) and `runtime: acp`.
-    #[schemars(length(min = 1))]
-    pub command: Option<Vec<String>>,
-    /// Environment variables of the agent's processes, in addition to those that every agent gets.
-    #[schemars(extend("x-secret" = true))]
-    pub env: IndexMap<String, String>,
     /// Names of variables in the daemon's environment to pass to the agent's processes.
     #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
     pub pass_env: Option<Vec<String>>,
@@ -167,7 +176,8 @@ pub struct Instances {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Session {
+#[schemars(rename = "Session")]
+pub struct SessionConfig {
     /// Which jobs share one session; unset means `fresh`, none.
     pub policy: Option<SessionPolicy>,
     #[schemars(range(min = 1))]
@@ -179,15 +189,10 @@ pub struct Session {
     pub model: Option<String>,
 }
 
-impl Session {
-    pub fn expires(&self) -> SignedDuration {
-        self.expires.as_deref().and_then(session::expiry).unwrap_or(session::SESSION_EXPIRES_AFTER)
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Plugin {
+#[schemars(rename = "Plugin")]
+pub enum PluginConfig {
     Path(String),
     Local {
         #[serde(rename = "type")]
@@ -202,26 +207,5 @@ pub enum Plugin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PluginKind {
-    Local,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum PermissionMode {
-    Default,
-    AcceptEdits,
-    BypassPermissions,
-    Plan,
-    Delegate,
-    DontAsk,
-    // `permissions` decide, and a person decides what they leave open.
-    Ask,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SettingSource {
-    User,
-    Project,
     Local,
 }

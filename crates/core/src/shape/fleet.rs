@@ -5,22 +5,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{
-    AgentConfig, Docker, Instances, McpServer, PermissionMode, Plugin, Session, TracesConfig, WorkSource,
-    WorkingDirectory,
-};
-use crate::breaker::Breaker;
-use crate::budget::{Budget, FleetBudget};
-use crate::interval::Interval;
-use crate::permission::Permissions;
-use crate::policy::{Retry, Timeout, Timing};
+use super::{AgentConfig, Docker, InheritedSettings, WorkingDirectory};
+use crate::budget::FleetBudget;
+use crate::policy::Timing;
 use crate::price::Prices;
 use crate::provider::Provider;
 use crate::retention::Retention;
-use crate::sandbox::Sandbox;
 use crate::server::ServerConfig;
-use crate::trust::Trust;
-use crate::workspace::Isolation;
+use crate::traces::TracesConfig;
 
 /// A fleet: its agents, their common settings, and other fleets below it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -79,37 +71,8 @@ pub struct FleetInfo {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Defaults {
-    #[schemars(extend("x-old-names" = ["workspace"]))]
-    pub working_directory: Option<WorkingDirectory>,
-    /// herdctl's form of `sandbox: docker`.
-    pub docker: Option<Docker>,
-    pub work_source: Option<WorkSource>,
-    pub instances: Option<Instances>,
-    pub session: Option<Session>,
-    pub isolation: Option<Isolation>,
-    pub sandbox: Option<Sandbox>,
-    pub model: Option<String>,
-    #[schemars(range(min = 1))]
-    pub max_turns: Option<u32>,
-    pub permission_mode: Option<PermissionMode>,
-    pub permissions: Option<Permissions>,
-    pub ask_timeout: Option<Interval>,
-    pub tools: Option<Vec<String>>,
-    pub allowed_tools: Option<Vec<String>>,
-    pub denied_tools: Option<Vec<String>>,
-    pub plugins: Option<Vec<Plugin>>,
-    pub partial_messages: Option<bool>,
-    pub mcp_servers: Option<IndexMap<String, McpServer>>,
-    #[schemars(inner(regex(pattern = "^[A-Za-z_][A-Za-z0-9_]*$")))]
-    pub pass_env: Option<Vec<String>>,
-    pub retry: Option<Retry>,
-    pub timeout: Option<Timeout>,
-    pub idle_timeout: Option<Timeout>,
-    pub retention: Option<Retention>,
-    /// Spend limits of each agent.
-    pub budget: Option<Budget>,
-    pub breaker: Option<Breaker>,
-    pub trust: Option<Trust>,
+    #[serde(flatten)]
+    pub settings: InheritedSettings,
     #[serde(flatten)]
     pub timing: Timing,
 }

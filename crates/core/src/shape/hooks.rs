@@ -4,15 +4,19 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hook::{HookEvent, HookMethod};
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct Hooks {
-    pub after_run: Vec<Hook>,
-    pub on_error: Vec<Hook>,
+#[schemars(rename = "Hooks")]
+pub struct HooksConfig {
+    pub after_run: Vec<HookConfig>,
+    pub on_error: Vec<HookConfig>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Hook {
+#[schemars(rename = "Hook")]
+pub struct HookConfig {
     #[serde(default)]
     pub name: Option<String>,
     /// Run the following hooks after a failure of this one; unset means true.
@@ -25,12 +29,13 @@ pub struct Hook {
     #[serde(default)]
     pub when: Option<String>,
     #[serde(flatten)]
-    pub action: HookAction,
+    pub action: HookActionConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum HookAction {
+#[schemars(rename = "HookAction")]
+pub enum HookActionConfig {
     /// A shell command; it gets the context as JSON on stdin.
     Shell {
         #[schemars(length(min = 1))]
@@ -86,20 +91,4 @@ pub enum HookAction {
         #[serde(default)]
         bot_token_env: Option<String>,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum HookMethod {
-    Post,
-    Put,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum HookEvent {
-    Completed,
-    Failed,
-    Timeout,
-    Cancelled,
 }

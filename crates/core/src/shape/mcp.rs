@@ -4,9 +4,12 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::mcp::McpTransport;
+
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct McpServer {
+#[schemars(rename = "McpServer")]
+pub struct McpServerConfig {
     /// Transport; unset means http with a `url` and stdio with a `command`.
     #[serde(rename = "type")]
     pub transport: Option<McpTransport>,
@@ -22,12 +25,4 @@ pub struct McpServer {
     pub timeout: Option<u64>,
     #[serde(rename = "alwaysLoad")]
     pub always_load: Option<bool>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum McpTransport {
-    Stdio,
-    Sse,
-    Http,
 }

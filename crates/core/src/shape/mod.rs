@@ -1,4 +1,5 @@
-//! The config as it is written in YAML, section by section.
+//! The config as it is written in YAML, section by section. Only [`crate::config`] reads it; the other modules get the
+//! resolved fleet, [`crate::roster`].
 //!
 //! The JSON Schema that editors read and that our own checker enforces is generated from these types. Extensions
 //! express what a plain schema cannot:
@@ -19,19 +20,17 @@ mod hooks;
 mod mcp;
 mod runtime;
 mod schedule;
-mod traces;
 mod work_source;
 
 pub use agent::{
-    AgentConfig, Fallback, Identity, Instances, PermissionMode, Plugin, PluginKind, Repository, Session,
-    SettingSource, WorkingDirectory,
+    AgentConfig, Fallback, Identity, InheritedSettings, Instances, PluginConfig, PluginKind, Repository,
+    SessionConfig, WorkingDirectory,
 };
 pub use chat::{Chat, Discord, Slack};
-pub use docker::{DEFAULT_IMAGE, Docker};
+pub use docker::{Docker, DockerNetwork, WorkspaceMode};
 pub use fleet::{AgentEntry, Defaults, FleetFile, FleetInfo, FleetReference, MessageGrouping, Web, Webhooks};
-pub use hooks::{Hook, HookAction, HookEvent, HookMethod, Hooks};
-pub use mcp::{McpServer, McpTransport};
-pub use runtime::Runtime;
+pub use hooks::{HookActionConfig, HookConfig, HooksConfig};
+pub use mcp::McpServerConfig;
+pub use runtime::RuntimeName;
 pub use schedule::ScheduleConfig;
-pub use traces::TracesConfig;
-pub use work_source::{IssueLabels, WorkSource};
+pub use work_source::{IssueLabelsConfig, WorkSourceConfig};

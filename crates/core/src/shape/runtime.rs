@@ -1,13 +1,13 @@
-//! The runtimes, and the keys of an agent that each of them does not use.
+//! The key `runtime`: the names of runtimes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Kind of program; `acp` is any agent with the Agent Client Protocol, `sdk` and `cli` are herdctl's names of `claude`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Runtime {
-    #[default]
+#[schemars(rename = "Runtime")]
+pub enum RuntimeName {
     Claude,
     Codex,
     Gemini,
@@ -17,98 +17,3 @@ pub enum Runtime {
     Sdk,
     Cli,
 }
-
-impl Runtime {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Claude | Self::Sdk | Self::Cli => "claude",
-            Self::Codex => "codex",
-            Self::Gemini => "gemini",
-            Self::Opencode => "opencode",
-            Self::Acp => "acp",
-            Self::Command => "command",
-        }
-    }
-
-    /// Returns the default provider of its program; none for a custom command, whose provider is not known.
-    pub const fn provider(self) -> Option<&'static str> {
-        match self {
-            Self::Acp | Self::Command => None,
-            _ => Some(self.name()),
-        }
-    }
-
-    /// Returns the runtime with this name.
-    pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Claude, Self::Codex, Self::Gemini, Self::Opencode, Self::Acp, Self::Command];
-        all.into_iter().find(|runtime| runtime.name() == name)
-    }
-
-    /// Checks whether its program asks before it uses a tool.
-    pub const fn asks(self) -> bool {
-        matches!(self, Self::Claude | Self::Sdk | Self::Cli | Self::Acp)
-    }
-
-    /// Returns the keys of an agent that are not passed to its program, with the reasons.
-    pub const fn unused(self) -> &'static [(&'static str, &'static str)] {
-        match self {
-            Self::Claude | Self::Sdk | Self::Cli => &[],
-            Self::Codex => &CODEX,
-            Self::Gemini => &GEMINI,
-            Self::Opencode => &OPENCODE,
-            Self::Acp => &ACP,
-            Self::Command => &COMMAND,
-        }
-    }
-}
-
-const CODEX: [(&str, &str); 6] = [
-    ("max_turns", "Codex has no limit of turns; `timeout` ends it"),
-    ("session.max_turns", "Codex has no limit of turns; `timeout` ends it"),
-    ("allowed_tools", "Codex does not choose among tools; `permission_mode` chooses its sandbox"),
-    ("setting_sources", "Codex always reads its own config"),
-    ("partial_messages", "Codex tells only whole messages"),
-    ("plugins", "they are folders for Claude Code"),
-];
-
-const GEMINI: [(&str, &str); 6] = [
-    ("max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
-    ("session.max_turns", "the Gemini CLI takes it only from its own settings; `timeout` ends it"),
-    ("mcp_servers", "the Gemini CLI takes them only from its own settings"),
-    ("setting_sources", "the Gemini CLI always reads its own settings"),
-    ("partial_messages", "the Gemini CLI always tells them"),
-    ("plugins", "they are folders for Claude Code"),
-];
-
-const OPENCODE: [(&str, &str); 3] = [
-    ("setting_sources", "OpenCode always reads its own config"),
-    ("partial_messages", "OpenCode tells only whole messages"),
-    ("plugins", "they are folders for Claude Code"),
-];
-
-const NO_PLACE: &str = "the Agent Client Protocol has no place for it; the agent's own settings may";
-
-const ACP: [(&str, &str); 6] = [
-    ("max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
-    ("session.max_turns", "the Agent Client Protocol has no limit of turns; `timeout` ends it"),
-    ("partial_messages", "the chunks of a message are joined, and told as a whole"),
-    ("system_prompt", NO_PLACE),
-    ("setting_sources", NO_PLACE),
-    ("plugins", "they are folders for Claude Code"),
-];
-
-const OF_A_COMMAND: &str = "a command gets what its own arguments say";
-
-const COMMAND: [(&str, &str); 11] = [
-    ("model", OF_A_COMMAND),
-    ("max_turns", OF_A_COMMAND),
-    ("session.max_turns", OF_A_COMMAND),
-    ("session.policy", "a command has no session that could go on"),
-    ("permission_mode", "a command does what it likes"),
-    ("allowed_tools", OF_A_COMMAND),
-    ("system_prompt", OF_A_COMMAND),
-    ("setting_sources", OF_A_COMMAND),
-    ("partial_messages", OF_A_COMMAND),
-    ("mcp_servers", OF_A_COMMAND),
-    ("plugins", OF_A_COMMAND),
-];

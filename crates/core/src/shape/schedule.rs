@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::WorkSource;
+use super::WorkSourceConfig;
 use crate::breaker::Breaker;
 use crate::filter::Filter;
 use crate::permission::Permissions;
@@ -32,7 +32,7 @@ pub struct ScheduleConfig {
     #[serde(default)]
     pub filter: Option<Filter>,
     #[serde(default)]
-    pub work_source: Option<WorkSource>,
+    pub work_source: Option<WorkSourceConfig>,
     /// Program and arguments to run before each firing: exit code 0 lets it run, any other skips it.
     #[serde(default)]
     #[schemars(length(min = 1))]

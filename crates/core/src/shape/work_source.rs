@@ -1,7 +1,5 @@
 //! The keys of `work_source`: the queue from which work comes.
 
-use std::path::Path;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,7 +10,8 @@ use crate::work::ItemRules;
 /// A queue of work outside the fleet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub enum WorkSource {
+#[schemars(rename = "WorkSource")]
+pub enum WorkSourceConfig {
     /// Issues of a GitHub repository, marked by labels.
     Github {
         /// Repository, `owner/repo`.
@@ -20,7 +19,7 @@ pub enum WorkSource {
         #[schemars(regex(pattern = r"^[\w.-]+/[\w.-]+$"), extend("examples" = ["my-org/my-repo"]))]
         repo: Option<String>,
         #[serde(default)]
-        labels: IssueLabels,
+        labels: IssueLabelsConfig,
         /// Labels of issues to ignore; unset means `blocked` and `wip`.
         #[serde(default)]
         exclude_labels: Option<Vec<String>>,
@@ -58,49 +57,10 @@ pub enum WorkSource {
     },
 }
 
-impl WorkSource {
-    /// Returns the name under which its factory is registered and with which the ids of its items begin.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Github { .. } => "github",
-            Self::Files { .. } => "files",
-            Self::Custom { name, .. } => name,
-        }
-    }
-
-    /// Returns the repository, path or name, for people.
-    pub fn place(&self) -> &str {
-        match self {
-            Self::Github { repo, .. } => repo.as_deref().unwrap_or_default(),
-            Self::Files { path, .. } => path,
-            Self::Custom { name, .. } => name,
-        }
-    }
-
-    /// Returns the name of the queue, which is the same for all agents that take items from the same place, so that
-    /// they do not take the same item.
-    pub fn queue(&self, base: &Path) -> String {
-        match self {
-            Self::Github { repo, api_url, .. } => {
-                let repo = repo.as_deref().unwrap_or_default().to_lowercase();
-                format!("github {} {repo}", api_url.as_deref().unwrap_or("github.com").trim_end_matches('/'))
-            }
-            Self::Files { path, .. } => format!("files {}", base.join(path).display()),
-            Self::Custom { name, with, .. } => format!("{name} {}", Value::Object(with.clone())),
-        }
-    }
-
-    pub fn rules(&self) -> &ItemRules {
-        match self {
-            Self::Github { rules, .. } | Self::Files { rules, .. } | Self::Custom { rules, .. } => rules,
-        }
-    }
-}
-
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "Labels")]
-pub struct IssueLabels {
+pub struct IssueLabelsConfig {
     /// Label of available work; unset means `ready`.
     pub ready: Option<String>,
     /// Label of claimed work; unset means `agent-working`.

@@ -46,16 +46,25 @@ impl<'a> Occurrence<'a> {
         let id = task.source_id.as_str();
         let number = id.parse().ok();
         let head = task.metadata.get("head_sha").map(String::as_str);
-        match (trigger, number) {
-            (TriggerConfig::GithubIssues { .. }, Some(number)) => Self::Github { number, head: None },
-            (TriggerConfig::GithubPullRequests { on, .. }, Some(number)) => {
-                Self::Github { number, head: head.filter(|_| *on == Some(PullEvent::Push)) }
+        let of_github = |head| number.map(|number| Self::Github { number, head });
+        let found = match trigger {
+            TriggerConfig::GithubIssues { .. } => of_github(None),
+            TriggerConfig::GithubPullRequests { on, .. } => {
+                of_github(head.filter(|_| *on == Some(PullEvent::Push)))
             }
-            (trigger, _) if trigger.follows_events() => {
-                id.parse().map_or(Self::Custom(id), |seq| Self::Event { seq })
+            TriggerConfig::AgentLifecycle { .. } | TriggerConfig::DispatchResult { .. } => {
+                id.parse().ok().map(|seq| Self::Event { seq })
             }
-            _ => Self::Custom(id),
-        }
+            // Only strategies pass on tasks, and a custom one names its tasks as it likes.
+            TriggerConfig::Interval { .. }
+            | TriggerConfig::Cron { .. }
+            | TriggerConfig::Delay { .. }
+            | TriggerConfig::Webhook { .. }
+            | TriggerConfig::Chat { .. }
+            | TriggerConfig::Manual {}
+            | TriggerConfig::Custom { .. } => None,
+        };
+        found.unwrap_or(Self::Custom(id))
     }
 
     pub fn key(&self, generation: u32) -> FiringKey {

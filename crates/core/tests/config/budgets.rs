@@ -88,7 +88,7 @@ fn budgets_are_inherited_key_by_key() {
     let roster = &loaded.roster;
     assert_eq!((roster.budget.per_day_usd, roster.budget.per_job_usd), (Some(9.0), None));
     assert_eq!(roster.zone.to_string(), "Asia/Tokyo");
-    let budget = |number: usize| roster.agents[number].settings.budget.unwrap();
+    let budget = |number: usize| roster.agents[number].budget;
     assert_eq!((budget(0).per_job_usd, budget(0).per_day_usd), (Some(1.0), Some(5.0)));
     assert_eq!((budget(1).per_job_usd, budget(1).per_day_usd), (Some(1.0), Some(2.0)));
     let breakers: Vec<_> = roster.agents[0].schedules.iter().map(|schedule| schedule.breaker).collect();

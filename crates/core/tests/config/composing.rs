@@ -2,8 +2,9 @@
 
 use super::{fine, lines, load_files, load_text};
 use cowhand_core::policy::{Misfire, Overlap};
-use cowhand_core::roster::Agent;
-use cowhand_core::shape::WorkSource;
+use cowhand_core::roster::{Agent, Schedule};
+use cowhand_core::work_source::ConfiguredSource;
+use jiff::SignedDuration;
 
 #[test]
 fn names_and_order() {
@@ -70,19 +71,18 @@ agents:
     let loaded = load_files(&[("cowhand.yaml", root), ("sub/cowhand.yaml", sub)], &[]);
     fine(&loaded);
     let seen = |agent: &Agent| {
-        let settings = &agent.settings;
-        let tools = settings.tools.clone().unwrap_or_default().join(",");
-        let (turns, model) = (settings.max_turns.unwrap(), settings.model.clone().unwrap());
+        let tools = agent.tools.available.clone().unwrap_or_default().join(",");
+        let (turns, model) = (agent.max_turns.unwrap(), agent.program.model.clone().unwrap());
         format!("{} {model} {turns} [{tools}] {}", agent.name, agent.max_concurrent)
     };
     let agents = &loaded.roster.agents;
     assert_eq!(seen(&agents[0]), "renamed.inherits sub 4 [Read,Edit] 3");
     assert_eq!(seen(&agents[1]), "renamed.says over 4 [] 1", "arrays replace, null takes away");
     assert_eq!((agents[0].retry.max_attempts, agents[0].retry.backoff.to_string()), (3, "1m".to_owned()));
-    let session = agents[1].settings.session.as_ref().unwrap();
-    assert_eq!((session.max_turns, session.expires.as_deref()), (Some(7), Some("5h")));
-    assert_eq!(agents[0].settings.timeout.unwrap().to_string(), "2h");
-    assert_eq!(agents[1].settings.timeout.unwrap().duration(), None);
+    assert_eq!(loaded.shown["agents"][1]["session"]["max_turns"], 7);
+    assert_eq!(agents[1].session.expires, SignedDuration::from_hours(5));
+    assert_eq!(agents[0].timeout.to_string(), "2h");
+    assert_eq!(agents[1].timeout.duration(), None);
 }
 
 /// The key of a fleet file is below its defaults. The key of the root file also applies to agents that are no longer in
@@ -193,14 +193,11 @@ agents:
     let loaded = load_text(text);
     fine(&loaded);
     let [a, b, c] = loaded.roster.agents.as_slice() else { panic!("three") };
-    assert_eq!((a.settings.model.as_deref(), b.settings.model.as_deref()), (Some("opus"), Some("opus")));
+    assert_eq!((a.program.model.as_deref(), b.program.model.as_deref()), (Some("opus"), Some("opus")));
     assert!(format!("{:?}", b.schedules[0].trigger).contains("Hour"));
     assert_eq!(b.schedules[0].prompt.as_deref(), Some("none"));
-    assert_eq!(
-        (c.settings.system_prompt.as_deref(), c.settings.default_prompt.as_deref()),
-        (Some("5"), Some("5"))
-    );
-    assert_eq!(c.settings.max_turns, Some(16));
+    assert_eq!((c.system_prompt.as_deref(), c.default_prompt.as_deref()), (Some("5"), Some("5")));
+    assert_eq!(c.max_turns, Some(16));
 }
 
 #[test]
@@ -209,9 +206,9 @@ fn variables_come_before_types() {
     let loaded = load_files(&[("cowhand.yaml", text)], &[("NAME", "a"), ("TURNS", "7"), ("EMPTY", "")]);
     fine(&loaded);
     let agent = &loaded.roster.agents[0];
-    assert_eq!((agent.name.as_str(), agent.settings.max_turns, agent.max_concurrent), ("a", Some(7), 2));
-    assert_eq!(agent.settings.model.as_deref(), Some("m"));
-    assert_eq!(agent.settings.description.as_deref(), Some("${NAME} "));
+    assert_eq!((agent.name.as_str(), agent.max_turns, agent.max_concurrent), ("a", Some(7), 2));
+    assert_eq!(agent.program.model.as_deref(), Some("m"));
+    assert_eq!(agent.description.as_deref(), Some("${NAME} "));
 }
 
 #[test]
@@ -245,14 +242,32 @@ fn a_folder_of_work_items_is_where_the_file_that_names_it_says() {
     ];
     let loaded = load_files(&files, &[]);
     fine(&loaded);
-    let path = |source: &Option<WorkSource>| match source {
-        Some(WorkSource::Files { path, .. }) => path.clone(),
+    let path = |source: &Option<ConfiguredSource>| match source {
+        Some(ConfiguredSource::Files { path, .. }) => path.clone(),
         other => panic!("{other:?}"),
     };
     let agents = &loaded.roster.agents;
-    let of_agents: Vec<_> = agents.iter().map(|agent| path(&agent.settings.work_source)).collect();
+    let of_agents: Vec<_> = agents.iter().map(|agent| path(&agent.work_source)).collect();
     assert_eq!(of_agents, ["/fleet/tasks", "/fleet/sub/mine", "/all/tasks"]);
     let of_schedules: Vec<_> =
         agents[1].schedules.iter().map(|schedule| path(&schedule.work_source)).collect();
     assert_eq!(of_schedules, ["/fleet/sub/mine", "/fleet/t"]);
+}
+
+/// `work_source: ~` removes the source that the agent would pass on.
+#[test]
+fn a_schedule_can_go_without_the_work_source_of_its_agent() {
+    let yaml = "
+agents:
+  - name: a
+    runtime: command
+    command: [cat]
+    work_source: {type: files, path: tasks}
+    schedules:
+      takes: {type: manual}
+      without: {type: manual, work_source: ~}
+";
+    let roster = load_text(yaml).roster;
+    let takes: Vec<bool> = roster.agents[0].schedules.iter().map(Schedule::takes_work).collect();
+    assert_eq!(takes, [true, false]);
 }

@@ -2,7 +2,8 @@
 
 use super::{lines, load_files, rendered};
 use cowhand_core::config::LoadedConfig;
-use cowhand_core::shape::{Runtime, WorkSource};
+use cowhand_core::runtime::Runtime;
+use cowhand_core::work_source::ConfiguredSource;
 
 const FLEET: &str = include_str!("herdctl_fleet/herdctl.yaml");
 const FULL: &str = include_str!("herdctl_fleet/full.yaml");
@@ -36,10 +37,12 @@ fn what_it_becomes() {
     assert_eq!((full.max_concurrent, helper.max_concurrent), (1, 2));
     assert_eq!(full.directory.to_str(), Some("agents/repo"));
     assert_eq!(helper.directory.to_str(), Some("work"), "relative to the file that says so");
-    assert_eq!(helper.settings.model.as_deref(), Some("haiku"), "overridden for the whole sub-fleet");
-    assert_eq!((full.settings.runtime, full.settings.max_turns), (Some(Runtime::Cli), Some(10)));
-    let docker = full.settings.docker.as_ref().unwrap();
-    assert_eq!((docker.image.as_deref(), docker.memory.as_deref()), (Some("node:22"), Some("512m")));
+    assert_eq!(helper.program.model.as_deref(), Some("haiku"), "overridden for the whole sub-fleet");
+    assert_eq!((full.runtime(), full.max_turns), (Runtime::Claude, Some(10)), "`runtime: cli`");
+    assert_eq!(helper.runtime(), Runtime::Claude, "`runtime: sdk`");
+    assert_eq!(full.container, None, "it is not enabled");
+    let docker = &loaded.shown["agents"][0]["docker"];
+    assert_eq!((&docker["image"], &docker["memory"]), (&"node:22".into(), &"512m".into()));
     let enabled: Vec<_> = full.schedules.iter().map(|one| (one.name.as_str(), one.enabled)).collect();
     assert_eq!(
         enabled,
@@ -50,15 +53,15 @@ fn what_it_becomes() {
 #[test]
 fn a_work_source_inherits_key_by_key() {
     let loaded = everything("herdctl.yaml");
-    let Some(WorkSource::Github { repo, labels, exclude_labels, .. }) =
+    let Some(ConfiguredSource::Github { repo, labels, exclude_labels, .. }) =
         &loaded.roster.agents[0].schedules[0].work_source
     else {
         panic!("no work source")
     };
     assert_eq!(repo.as_deref(), Some("my-org/my-repo"), "from the agent");
-    assert_eq!(labels.ready.as_deref(), Some("go"), "from the schedule");
-    assert_eq!(labels.in_progress.as_deref(), Some("in-progress"), "from the defaults");
-    assert_eq!(exclude_labels.as_deref(), Some(&["blocked".to_owned()][..]));
+    assert_eq!(labels.ready, "go", "from the schedule");
+    assert_eq!(labels.in_progress, "in-progress", "from the defaults");
+    assert_eq!(exclude_labels, &["blocked"]);
 }
 
 #[test]

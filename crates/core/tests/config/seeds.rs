@@ -2,8 +2,8 @@
 
 use super::{fine, load_files, load_text, rendered};
 use cowhand_core::interval::Interval;
-use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::TriggerConfig;
+use cowhand_core::work_source::ConfiguredSource;
 
 const MARKETING: &str = r#"name: marketing-agent
 description: "Handles analytics, social monitoring, and reports"
@@ -140,27 +140,28 @@ agents:
 fn work_sources() {
     let loaded = load_text(WORK_SOURCES);
     fine(&loaded);
-    let source = |place: usize| loaded.roster.agents[place].settings.work_source.clone().unwrap();
-    let WorkSource::Github { repo, labels, exclude_labels, .. } = source(0) else { panic!("github") };
+    let source = |place: usize| loaded.roster.agents[place].work_source.clone().unwrap();
+    let ConfiguredSource::Github { repo, labels, exclude_labels, .. } = source(0) else { panic!("github") };
     assert_eq!(repo.as_deref(), Some("my-org/my-repo"));
-    assert_eq!(labels.in_progress.as_deref(), Some("in-progress"));
-    assert_eq!(exclude_labels, None);
-    let WorkSource::Github { labels, .. } = source(1) else { panic!("github") };
-    assert_eq!(labels.in_progress.as_deref(), Some("agent-working"));
+    assert_eq!(labels.in_progress, "in-progress");
+    assert_eq!(exclude_labels, ["blocked", "wip"]);
+    let ConfiguredSource::Github { labels, .. } = source(1) else { panic!("github") };
+    assert_eq!(labels.in_progress, "agent-working");
 }
 
 #[test]
 fn a_work_source_can_be_short() {
     let loaded = load_text("agents: [{name: a, work_source: {type: github, repo: o/r}}]");
     fine(&loaded);
-    let WorkSource::Github { repo, labels, exclude_labels, cleanup_on_failure, auth, .. } =
-        loaded.roster.agents[0].settings.work_source.clone().unwrap()
+    let ConfiguredSource::Github { repo, labels, exclude_labels, cleanup_on_failure, auth, .. } =
+        loaded.roster.agents[0].work_source.clone().unwrap()
     else {
         panic!("github")
     };
     assert_eq!(repo.as_deref(), Some("o/r"));
-    let unset = (labels.ready, labels.in_progress, exclude_labels, cleanup_on_failure, auth.token_env);
-    assert_eq!(unset, (None, None, None, None, None));
+    assert_eq!((labels.ready.as_str(), labels.in_progress.as_str()), ("ready", "agent-working"));
+    assert_eq!((exclude_labels.join(" "), cleanup_on_failure), ("blocked wip".to_owned(), true));
+    assert_eq!(auth.token_env, None);
 }
 
 /// The same lines in YAML and in JSON.

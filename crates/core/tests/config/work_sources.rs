@@ -1,6 +1,6 @@
 //! Work sources from which nothing can ever be taken, and agents without work.
 
-use cowhand_core::shape::WorkSource;
+use cowhand_core::work_source::ConfiguredSource;
 
 use super::mistakes::agent;
 use super::{fine, lines, load_files, load_text};
@@ -68,16 +68,14 @@ fn the_agents_repository_counts_where_its_source_names_none() {
         fine(&loaded);
         assert_eq!(loaded.warnings(), 0, "{:?}", lines(&loaded));
         let agent = &loaded.roster.agents[0];
-        for source in [&agent.settings.work_source, &agent.schedules[0].work_source] {
-            let Some(WorkSource::Github { repo, .. }) = source else { panic!("{source:?}") };
+        for source in [&agent.work_source, &agent.schedules[0].work_source] {
+            let Some(ConfiguredSource::Github { repo, .. }) = source else { panic!("{source:?}") };
             assert_eq!(repo.as_deref(), Some("o/r"));
         }
     }
     let own = text.replace("{type: github}", "{type: github, repo: own/one}");
     let loaded = load_text(&own);
-    let Some(WorkSource::Github { repo, .. }) = &loaded.roster.agents[0].settings.work_source else {
-        panic!()
-    };
+    let Some(ConfiguredSource::Github { repo, .. }) = &loaded.roster.agents[0].work_source else { panic!() };
     assert_eq!(repo.as_deref(), Some("own/one"));
     let odd = text.replace("repo: o/r", "repo: https://example.com/o/r");
     assert_eq!(load_text(&odd).errors(), 1);

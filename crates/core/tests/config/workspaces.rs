@@ -22,7 +22,7 @@ agents:
 ",
     );
     fine(&loaded);
-    let rules: Vec<_> = loaded.roster.agents.iter().map(Agent::isolation).collect();
+    let rules: Vec<_> = loaded.roster.agents.iter().map(|agent| agent.isolation.clone()).collect();
     let seen: Vec<_> = rules.iter().map(|rules| (rules.kind, rules.cleanup, rules.max_kept())).collect();
     assert_eq!(
         seen,
@@ -34,10 +34,7 @@ agents:
         ]
     );
     assert_eq!(rules[1].base.as_deref(), Some("main"));
-    let session = |agent: &Agent| {
-        let session = agent.settings.session.clone().unwrap_or_default();
-        (agent.session_policy(), session.expires())
-    };
+    let session = |agent: &Agent| (agent.session.policy, agent.session.expires);
     let sessions: Vec<_> = loaded.roster.agents.iter().map(session).collect();
     let minutes = SignedDuration::from_mins;
     assert_eq!(

@@ -76,8 +76,7 @@ impl Run {
         for (key, value) in settings.as_object().unwrap() {
             all[key] = value.clone();
         }
-        let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings = serde_json::from_value(all).unwrap();
+        let mut agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_value(all).unwrap());
         folder.path().clone_into(&mut agent.directory);
         let new = NewJob {
             agent: agent.name.clone(),

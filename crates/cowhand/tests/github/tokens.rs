@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use cowhand::work::github::{ApiFailure, GitHubWorkSource};
 use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
-use cowhand_core::shape::WorkSource as Shape;
 use cowhand_core::work::FetchOptions;
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use tracing::instrument::WithSubscriber;
 
@@ -69,13 +69,13 @@ async fn refusals_say_what_to_check() {
 #[test]
 fn a_source_from_config() {
     let made = |yaml: serde_json::Value, token: Option<&str>| {
-        let shape: Shape = serde_json::from_value(yaml).unwrap();
+        let config: ConfiguredSource = serde_json::from_value(yaml).unwrap();
         let token = token.map(str::to_owned);
         let setting = SourceContext::new("", move |name| token.clone().filter(|_| name == "MY_TOKEN"));
-        if let Ok(source) = SourceRegistry::default().create(&shape, &setting) {
-            assert_eq!(source.source_type(), shape.name());
+        if let Ok(source) = SourceRegistry::default().create(&config, &setting) {
+            assert_eq!(source.source_type(), config.name());
         }
-        GitHubWorkSource::from_config(&shape, &setting)
+        GitHubWorkSource::from_config(&config, &setting)
     };
     let auth = serde_json::json!({"token_env": "MY_TOKEN"});
     let whole = serde_json::json!({

@@ -20,7 +20,7 @@ use cowhand::work::github::{Claiming, GitHubSettings, GitHubWorkSource, RetryOpt
 use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
 use cowhand_core::id::AgentName;
 use cowhand_core::job::Job;
-use cowhand_core::shape;
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::Scene;
@@ -75,11 +75,8 @@ fn options(config: PathBuf) -> Options {
 }
 
 /// Builds the source from config, with shorter waits.
-fn quick(
-    config: &shape::WorkSource,
-    setting: &SourceContext,
-) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
-    let shape::WorkSource::Github { auth, .. } = config else { panic!("{config:?}") };
+fn quick(config: &ConfiguredSource, setting: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+    let ConfiguredSource::Github { auth, .. } = config else { panic!("{config:?}") };
     let settings = GitHubSettings {
         retry: RetryOptions { base_delay: Duration::from_millis(1), ..RetryOptions::default() },
         claiming: Claiming::ByMarker { settle: Duration::ZERO },

@@ -44,9 +44,8 @@ fn a_session_goes_on(cli: Cli) {
 }
 
 fn resume(scene: &Scene, session: &str, prompt: &str) -> Finish {
-    let mut agent = Agent::new("coder".parse().unwrap());
-    let settings = scene.json(&["config", "show"])["agents"][0].clone();
-    agent.settings = serde_json::from_value(settings).unwrap();
+    let config = scene.json(&["config", "show"])["agents"][0].clone();
+    let mut agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_value(config).unwrap());
     agent.directory = scene.root.join("desk");
     let new = NewJob {
         agent: agent.name.clone(),

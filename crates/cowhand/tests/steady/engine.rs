@@ -12,7 +12,7 @@ use cowhand::state::StateFolder;
 use cowhand::work::SourceRegistry;
 use cowhand_core::job::JobStatus;
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::shape::Runtime;
+use cowhand_core::runtime::Runtime;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -20,8 +20,8 @@ use tempfile::TempDir;
 fn agent(folder: &TempDir) -> Agent {
     let mut agent = Agent::new("worker".parse().unwrap());
     folder.path().clone_into(&mut agent.directory);
-    agent.settings.runtime = Some(Runtime::Command);
-    agent.settings.command = Some(["sleep", "1000"].map(str::to_owned).into());
+    agent.program.runtime = Runtime::Command;
+    agent.program.command = ["sleep", "1000"].map(str::to_owned).into();
     agent
 }
 

@@ -9,8 +9,8 @@ use cowhand_core::delivery::{Delivery, Message};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
+use cowhand_core::runtime::Runtime;
 use cowhand_core::session::SessionPolicy;
-use cowhand_core::shape::{Runtime, Session};
 use cowhand_core::trigger::ChatPlatform;
 
 use crate::{Home, becomes, name, on_both, with_schedule};
@@ -37,11 +37,11 @@ fn agent(home: &Home) -> Agent {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut agent = home.agent("a");
     agent.max_concurrent = 3;
-    agent.settings.runtime = Some(Runtime::Claude);
-    agent.settings.command = None;
+    agent.program.runtime = Runtime::Claude;
+    agent.program.command = Vec::new();
     let path = format!("{}:{}", home.path().display(), std::env::var("PATH").unwrap());
-    agent.settings.env.insert("PATH".to_owned(), path);
-    agent.settings.session = Some(Session { policy: Some(SessionPolicy::PerChat), ..Session::default() });
+    agent.program.env.insert("PATH".to_owned(), path);
+    agent.session.policy = SessionPolicy::PerChat;
     with_schedule(agent, "chat", r#"{"type":"chat"}"#, "{{body}}")
 }
 

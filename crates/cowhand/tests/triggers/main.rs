@@ -31,8 +31,8 @@ use cowhand_core::event::{Event, Fact};
 use cowhand_core::id::{AgentName, ScheduleId};
 use cowhand_core::job::Job;
 use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::runtime::Runtime;
 use cowhand_core::schedule::ScheduleRecord;
-use cowhand_core::shape::Runtime;
 use cowhand_testing::github_lists as fake;
 use cowhand_testing::postgres::Postgres;
 use tempfile::TempDir;
@@ -99,8 +99,8 @@ impl Home {
     fn agent(&self, called: &str) -> Agent {
         let mut agent = Agent::new(name(called));
         self.path().clone_into(&mut agent.directory);
-        agent.settings.runtime = Some(Runtime::Command);
-        agent.settings.command = Some(["cat"].map(str::to_owned).into());
+        agent.program.runtime = Runtime::Command;
+        agent.program.command = ["cat"].map(str::to_owned).into();
         agent
     }
 

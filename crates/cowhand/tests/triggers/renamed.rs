@@ -82,7 +82,7 @@ async fn jobs_that_run_meanwhile_end_well(home: Home) {
     let waiting = |called: &str| {
         let mut agent = home.agent(called);
         let script = "touch up; while [ ! -e end ]; do sleep 0.05; done";
-        agent.settings.command = Some(["sh", "-c", script].map(str::to_owned).into());
+        agent.program.command = ["sh", "-c", script].map(str::to_owned).into();
         agent
     };
     let fleet = home.start(vec![called(waiting("a"), "s", &fake, None)], Registry::default()).await;

@@ -8,8 +8,8 @@ use cowhand::trigger::Registry;
 use cowhand_core::delivery::{Delivery, Message, Webhook};
 use cowhand_core::job::{Job, JobStatus};
 use cowhand_core::roster::Agent;
+use cowhand_core::runtime::Runtime;
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
-use cowhand_core::shape::Runtime;
 use cowhand_core::trigger::ChatPlatform;
 use serde_json::{Value, json};
 
@@ -261,7 +261,7 @@ async fn the_confined_stay_so() {
         let mut agent = home.agent(called);
         agent.directory = home.path().join("desk");
         let script = "read who; touch \"$who-was-here\"; touch \"../outside/$who\" || echo held";
-        agent.settings.command = Some(["sh", "-c", script].map(str::to_owned).into());
+        agent.program.command = ["sh", "-c", script].map(str::to_owned).into();
         agent
     };
     let agent = with_schedule(desk("a"), "hook", HOOK, "{{metadata.author}}\n");
@@ -321,19 +321,18 @@ async fn strangers_leave_nothing_to_be_trusted() {
     write("desk/tasks/own.md", "---\ntitle: Own\n---\n");
     let mut agent = with_schedule(home.agent("a"), "hook", HOOK, "x");
     agent.directory = home.path().join("desk");
-    (agent.settings.runtime, agent.settings.command) = (Some(Runtime::Claude), None);
+    (agent.program.runtime, agent.program.command) = (Runtime::Claude, Vec::new());
     let path = format!("{}:{}", home.path().join("bin").display(), std::env::var("PATH").unwrap());
     let own = [
         ("HOME", home.path().join("home").display().to_string()),
         ("PATH", path),
         ("ANTHROPIC_API_KEY", "a-key".to_owned()),
     ];
-    agent.settings.env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    agent.program.env = own.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     let agent = trusting(agent, &fake.url, json!({"strangers": "sandbox"}));
     let mut queue = with_schedule(home.idle_agent("b"), "poll", r#"{"type":"manual"}"#, "x");
     let tasks = home.path().join("desk/tasks").display().to_string();
-    queue.settings.work_source =
-        Some(serde_json::from_value(json!({"type": "files", "path": tasks})).unwrap());
+    queue.work_source = Some(serde_json::from_value(json!({"type": "files", "path": tasks})).unwrap());
     let fleet = home.start(vec![agent, queue], Registry::default()).await;
     deliver(&fleet, "hook", opened("d1", "eve")).await;
     let seen = home.path().join("desk/seen");

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cowhand::clock::Clock;
 use cowhand::work::files::FilesWorkSource;
 use cowhand::work::{SourceContext, SourceRegistry, WorkSource, WorkSourceError};
-use cowhand_core::shape;
+use cowhand_core::work_source::ConfiguredSource;
 
 use crate::{Tasks, names};
 
-fn custom(name: &str) -> shape::WorkSource {
+fn custom(name: &str) -> ConfiguredSource {
     serde_json::from_value(serde_json::json!({"type": "custom", "name": name, "with": {"path": "own"}}))
         .unwrap()
 }
@@ -22,7 +22,7 @@ fn setting() -> SourceContext {
 
 /// Returns a source; any would do.
 #[expect(clippy::unnecessary_wraps, reason = "it is a factory")]
-fn factory(_: &shape::WorkSource, setting: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
+fn factory(_: &ConfiguredSource, setting: &SourceContext) -> Result<Arc<dyn WorkSource>, WorkSourceError> {
     Ok(Arc::new(FilesWorkSource::new(setting.base.join("by-factory"), Clock::default())))
 }
 
@@ -93,7 +93,7 @@ async fn a_factory_gets_its_config_and_its_setting() {
     let mut registry = SourceRegistry::empty();
     registry
         .register("mine", |config, setting| {
-            let shape::WorkSource::Custom { with, .. } = config else { panic!("{config:?}") };
+            let ConfiguredSource::Custom { with, .. } = config else { panic!("{config:?}") };
             assert_eq!((with["path"].as_str(), setting.base.as_path()), (Some("own"), Path::new("/fleet")));
             factory(config, setting)
         })

@@ -11,26 +11,26 @@ use cowhand::work::{
     WorkSources,
 };
 use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::shape;
 use cowhand_core::trigger::TriggerConfig;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
     WorkItem, WorkItemId, WorkOutcome, WorkResult,
 };
+use cowhand_core::work_source::ConfiguredSource;
 
 use crate::{Tasks, at, claimant, id, result};
 
-fn files(path: &str) -> shape::WorkSource {
+fn files(path: &str) -> ConfiguredSource {
     serde_json::from_value(serde_json::json!({"type": "files", "path": path})).unwrap()
 }
 
-fn agent(source: Option<shape::WorkSource>) -> Agent {
+fn agent(source: Option<ConfiguredSource>) -> Agent {
     let mut agent = Agent::new("builder".parse().unwrap());
-    agent.settings.work_source = source;
+    agent.work_source = source;
     agent
 }
 
-fn with_schedule(mut agent: Agent, source: Option<shape::WorkSource>) -> Agent {
+fn with_schedule(mut agent: Agent, source: Option<ConfiguredSource>) -> Agent {
     let mut schedule = Schedule::new(&agent.name, "poll".parse().unwrap(), TriggerConfig::Manual {});
     schedule.work_source = source;
     agent.schedules.push(schedule);
@@ -164,10 +164,10 @@ fn sources_are_made_once_for_as_long_as_the_config_has_them() {
     assert!(!Arc::ptr_eq(&first, &ask(&other)), "each agent has its own");
     assert_eq!(made(), 3);
 
-    builder.settings.work_source = Some(files("c"));
+    builder.work_source = Some(files("c"));
     let changed = ask(&builder);
     assert!(!Arc::ptr_eq(&first, &changed));
-    builder.settings.work_source = Some(files("a"));
+    builder.work_source = Some(files("a"));
     ask(&builder);
     assert_eq!(made(), 5, "what the config does not have any more is not kept");
 

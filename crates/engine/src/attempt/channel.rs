@@ -4,12 +4,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cowhand_core::ask::ASK_TIMEOUT;
-use cowhand_core::interval::Interval;
-use cowhand_core::permission::Permissions;
+use cowhand_core::mcp::McpServer;
+use cowhand_core::permission::{PermissionMode, Permissions};
 use cowhand_core::roster::{Agent, OWN_SERVER};
+use cowhand_core::runtime::Runtime;
 use cowhand_core::sandbox::SandboxKind;
-use cowhand_core::shape::{McpServer, PermissionMode};
+use jiff::SignedDuration;
 
 use super::AttemptTask;
 use crate::job_token::{SOCKET_VARIABLE, TOKEN_VARIABLE};
@@ -68,42 +68,38 @@ impl AttemptTask {
     /// Adds the MCP server for asks and follow-ups to an agent that needs it, and the permission rules of the job's schedule.
     pub(super) fn with_job_channel(&self, agent: &Agent) -> Result<Agent, ChannelError> {
         let mut agent = agent.clone();
-        let asks = agent.settings.permission_mode == Some(PermissionMode::Ask);
+        let asks = agent.tools.mode == PermissionMode::Ask;
         if !agent.needs_job_channel() {
             return Ok(agent);
         }
-        if !asks && agent.settings.runtime.unwrap_or_default().name() == "claude" {
+        if !asks && agent.runtime() == Runtime::Claude {
             // Nobody can be asked for permission to use the job channel.
             let tools = ["ask_person", "work_item", "schedule_followup", "report"];
             let tools = tools.map(|tool| format!("mcp__{OWN_SERVER}__{tool}"));
-            agent.settings.allowed_tools.get_or_insert_default().extend(tools);
+            agent.tools.allowed.extend(tools);
         }
         let schedule = agent.restrictions(&self.job).schedule();
         if let Some(more) = schedule.and_then(|schedule| schedule.permissions.clone()) {
-            let own = agent.settings.permissions.get_or_insert_default();
+            let own = agent.tools.permissions.get_or_insert_default();
             let Permissions { ask, deny, .. } = more;
             for (rules, more) in [(&mut own.ask, ask), (&mut own.deny, deny)] {
                 rules.get_or_insert_default().extend(more.into_iter().flatten());
             }
         }
-        let server = own_server(&self.engine.program, self.channel_env()?, agent.settings.ask_timeout);
-        agent.settings.mcp_servers.insert(OWN_SERVER.to_owned(), server);
+        let server = own_server(&self.engine.program, self.channel_env()?, agent.ask_timeout);
+        agent.mcp_servers.insert(OWN_SERVER.to_owned(), server);
         Ok(agent)
     }
 }
 
 /// Describes the MCP server of the job channel. Its timeout is longer than an answer may take, because programs give up
 /// on a tool after a minute or less unless they are configured otherwise.
-fn own_server(
-    program: &Path,
-    channel_env: [(String, String); 2],
-    ask_timeout: Option<Interval>,
-) -> McpServer {
-    let patience = ask_timeout.map_or(ASK_TIMEOUT, Interval::duration).unsigned_abs() + ASK_TIMEOUT_MARGIN;
+fn own_server(program: &Path, channel_env: [(String, String); 2], ask_timeout: SignedDuration) -> McpServer {
+    let patience = ask_timeout.unsigned_abs() + ASK_TIMEOUT_MARGIN;
     McpServer {
         command: Some(program.display().to_string()),
-        args: Some(vec!["mcp".to_owned(), "--job".to_owned()]),
-        env: Some(channel_env.into_iter().collect()),
+        args: vec!["mcp".to_owned(), "--job".to_owned()],
+        env: channel_env.into_iter().collect(),
         timeout: u64::try_from(patience.as_millis()).ok(),
         ..McpServer::default()
     }
@@ -113,16 +109,16 @@ const ASK_TIMEOUT_MARGIN: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {
+    use cowhand_core::ask::ASK_TIMEOUT;
+
     use super::*;
 
     #[test]
     fn whoever_asks_waits_longer_than_an_answer_may_take() {
         let channel_env =
             || [(TOKEN_VARIABLE.to_owned(), "t".to_owned()), (SOCKET_VARIABLE.to_owned(), "s".to_owned())];
-        let timeout = |asked: Option<&str>| {
-            own_server(Path::new("cowhand"), channel_env(), asked.map(|text| text.parse().unwrap())).timeout
-        };
-        assert_eq!(timeout(None), Some(70 * 60 * 1000));
-        assert_eq!(timeout(Some("2d")), Some((2 * 24 * 60 + 10) * 60 * 1000));
+        let timeout = |asked: SignedDuration| own_server(Path::new("cowhand"), channel_env(), asked).timeout;
+        assert_eq!(timeout(ASK_TIMEOUT), Some(70 * 60 * 1000));
+        assert_eq!(timeout(SignedDuration::from_hours(48)), Some((2 * 24 * 60 + 10) * 60 * 1000));
     }
 }

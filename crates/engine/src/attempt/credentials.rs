@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cowhand_core::roster::Agent;
-use cowhand_core::shape::Runtime;
+use cowhand_core::runtime::Runtime;
 
 use cowhand_run::runtime::description::{self, Lead};
 use cowhand_run::sandbox::proxy::{self, ProxyCredentials};
@@ -45,14 +45,14 @@ pub(crate) fn from(
 ) -> Result<ProxyCredentials, CredentialsError> {
     let runtime = agent.runtime();
     // For Gemini behind an ACP client, variables are sufficient.
-    let program = Some(agent.program()).filter(|program| *program == Runtime::Gemini);
+    let program = Some(agent.program.known_runtime()).filter(|program| *program == Runtime::Gemini);
     let provider = description::description(program.unwrap_or(runtime))
         .provider
         .ok_or_else(|| CredentialsError::Unsupported(runtime.name()))?(agent);
     let set = |name: &str| environment.get(name).filter(|value| !value.is_empty()).cloned();
     let upstream = set(provider.address).unwrap_or_else(|| provider.home.to_owned());
     if upstream.is_empty() {
-        let model = agent.settings.model.as_deref().unwrap_or("its model").to_owned();
+        let model = agent.program.model.as_deref().unwrap_or("its model").to_owned();
         return Err(CredentialsError::NoAddress { variable: provider.address, model });
     }
     let key = provider.keys.iter().find_map(|(variable, header, before)| {
@@ -80,8 +80,7 @@ mod tests {
 
     /// Returns the upstream with its header, then argv and environment, for an agent with these settings.
     fn withheld(settings: &str, variables: &[(&str, &str)]) -> Result<(String, String), CredentialsError> {
-        let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings = serde_json::from_str(settings).unwrap();
+        let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut environment: HashMap<String, String> = variables.collect();
         let mut argv = vec!["program".to_owned(), "exec".to_owned(), "-".to_owned()];

@@ -6,7 +6,7 @@ use cowhand_core::attempt::{Settlement, UsageLimit};
 use cowhand_core::budget::Breach;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, JobUsage, Outcome, Termination};
 use cowhand_core::provider::OnLimit;
-use cowhand_core::shape::Runtime;
+use cowhand_core::runtime::Runtime;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -103,11 +103,13 @@ impl AttemptTask {
 
     /// Reads the metadata that the agent left for its hooks, before the next agent can overwrite it.
     fn metadata(&self, rules: &Rules, attempt: &Attempt) -> Option<Value> {
-        rules.agent.settings.hooks.as_ref()?;
+        if rules.agent.hooks.is_empty() {
+            return None;
+        }
         let ran_in = attempt.start().ok().map(|start| start.directory);
         let ran_in = ran_in.unwrap_or_else(|| rules.agent.directory.clone());
         let place = metadata::MetadataPlaces {
-            file: rules.agent.settings.metadata_file.as_deref(),
+            file: &rules.agent.metadata_file,
             directory: &ran_in,
             workspaces: &self.engine.home.state.workspaces(),
             writable: &self.engine.loaded().writable,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cowhand_core::policy::Timeout;
 use cowhand_core::roster::{Agent, JobRestrictions};
-use cowhand_core::shape::Runtime;
+use cowhand_core::runtime::Runtime;
 use jiff::SignedDuration;
 use tracing::warn;
 
@@ -71,7 +71,7 @@ impl AttemptTask {
         fault::place("workspace-made");
         let mut agent = rules.agent.clone();
         agent.directory.clone_from(&work_dir.directory);
-        agent.settings.budget = self.allowance().await;
+        agent.budget = self.allowance().await.unwrap_or_default();
         refuse_secret_in_argument(&agent, &rules.redactor)?;
         let launch = self.with_channel(&agent, &start.session)?;
         let launch = self.with_sandbox(&agent, &rules.agent.directory, launch)?;
@@ -100,7 +100,7 @@ impl AttemptTask {
 
     /// Runs the setup command of a workspace, if there is one, and stops it when the job is stopped.
     async fn set_up(&mut self, agent: &Agent, launch: &Launch) -> Result<(), StartError> {
-        let isolation = agent.isolation();
+        let isolation = &agent.isolation;
         let Some(command) = isolation.setup.clone() else { return Ok(()) };
         let (attempt, stop) = (self.attempt(), Arc::new(AtomicBool::new(false)));
         let mut environment = launch.environment.clone();
@@ -147,7 +147,7 @@ impl AttemptTask {
     fn prelude(&self, agent: &Agent, start: SessionStart) -> Prelude {
         let mut notes = start.notes;
         if self.fallback.is_some() {
-            let (runtime, model) = (agent.runtime().name(), &agent.settings.model);
+            let (runtime, model) = (agent.runtime().name(), &agent.program.model);
             let model = model.as_ref().map(|model| format!(" and {model}")).unwrap_or_default();
             let why = if start.goes_on { "" } else { "its provider is used up; " };
             notes.push(format!("{why}a fallback stands in, with {runtime}{model}"));
@@ -162,7 +162,7 @@ impl AttemptTask {
 
 /// Refuses an agent with a setting that would put a secret into the arguments of the program.
 fn refuse_secret_in_argument(agent: &Agent, redactor: &Redactor) -> Result<(), CannotStart> {
-    let Some(prompt) = agent.settings.system_prompt.as_deref() else { return Ok(()) };
-    let shown = agent.settings.runtime == Some(Runtime::Codex) && redactor.redact(prompt) != prompt;
+    let Some(prompt) = agent.system_prompt.as_deref() else { return Ok(()) };
+    let shown = agent.runtime() == Runtime::Codex && redactor.redact(prompt) != prompt;
     if shown { Err(CannotStart::SecretInArgument) } else { Ok(()) }
 }

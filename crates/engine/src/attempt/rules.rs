@@ -3,8 +3,7 @@
 use cowhand_core::breaker::Breaker;
 use cowhand_core::job::Job;
 use cowhand_core::policy::{Retry, Timeout};
-use cowhand_core::roster::{Agent, Schedule};
-use cowhand_core::workspace::Isolation;
+use cowhand_core::roster::Agent;
 
 use super::AttemptTask;
 use crate::loaded::Loaded;
@@ -26,23 +25,14 @@ pub(super) struct Rules {
 impl Rules {
     fn of(loaded: &Loaded, agent: &Agent, job: &Job) -> Self {
         let schedule = agent.restrictions(job).schedule();
-        let timeout = |of: fn(&Schedule) -> Timeout, own: Option<Timeout>, default| {
-            schedule.map(of).or(own).unwrap_or(default)
-        };
-        let mut settings = agent.settings.clone();
-        settings.isolation = Some(Isolation::Rules(agent.isolation_of(job.schedule())));
         Self {
             retry: schedule.map_or_else(|| agent.retry.clone(), |schedule| schedule.retry.clone()),
-            timeout: timeout(|schedule| schedule.timeout, agent.settings.timeout, Timeout::ATTEMPT),
-            idle_timeout: timeout(
-                |schedule| schedule.idle_timeout,
-                agent.settings.idle_timeout,
-                Timeout::IDLE,
-            ),
+            timeout: schedule.map_or(agent.timeout, |schedule| schedule.timeout),
+            idle_timeout: schedule.map_or(agent.idle_timeout, |schedule| schedule.idle_timeout),
             // A stranger must not be able to pause a schedule.
             breaker: schedule.filter(|_| job.confined().is_none()).map(|schedule| schedule.breaker),
             output_to_file: schedule.is_some_and(|schedule| schedule.output_to_file),
-            agent: Agent { settings, ..agent.clone() },
+            agent: Agent { isolation: agent.isolation_of(job.schedule()), ..agent.clone() },
             redactor: redactor_over(loaded, Some(agent)),
         }
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use cowhand_core::roster::Agent;
+use cowhand_core::runtime::Runtime;
 use cowhand_core::sandbox::{Reaches, SandboxKind};
-use cowhand_core::shape::Runtime;
 use cowhand_core::workspace::IsolationKind;
 
 use super::AttemptTask;
@@ -36,7 +36,7 @@ impl AttemptTask {
         let runtime = agent.runtime();
         let argv = launch.start.by(&self.engine.program).argv;
         let client = runtime == Runtime::Acp;
-        let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
+        let command = agent.program.command.first().filter(|_| client);
         let confined = self.job.confined().is_some();
         let stead = self.engine.home.state.of_strangers(&agent.name);
         let files = if confined { loaded.files_and_queues() } else { loaded.files.clone() };
@@ -45,7 +45,7 @@ impl AttemptTask {
             base,
             directory: &agent.directory,
             isolated: agent.isolation_of(self.job.schedule()).kind != IsolationKind::Shared,
-            runtime: description::description(agent.program()),
+            runtime: description::description(agent.program.known_runtime()),
             environment: &environment,
             argv: &argv,
             agent: command.map(String::as_str),
@@ -69,9 +69,8 @@ impl AttemptTask {
             SandboxKind::Bubblewrap | SandboxKind::Docker => Some("/tmp".to_owned()),
         };
         if let Some(container) = &mut plan.container {
-            let own =
-                agent.settings.docker.as_ref().and_then(|docker| docker.env.clone()).unwrap_or_default();
-            let meant = |name: &str| own.contains_key(name) || agent.settings.env.contains_key(name);
+            let own = agent.container_env.clone();
+            let meant = |name: &str| own.contains_key(name) || agent.program.env.contains_key(name);
             let outside = OUTSIDE.iter().filter(|name| !meant(name));
             container.left_outside = outside.map(|name| (*name).to_owned()).collect();
             environment.extend(own);

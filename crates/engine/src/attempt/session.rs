@@ -67,8 +67,7 @@ impl AttemptTask {
         let stored = match (&forked, agent.session_key_of(&self.job)) {
             (Some(parent), _) => store.session_of(parent.clone()).await?,
             (None, Some(key)) => {
-                let session = agent.settings.session.clone().unwrap_or_default();
-                let since = self.now().checked_sub(session.expires()).unwrap_or(Timestamp::MIN);
+                let since = self.now().checked_sub(agent.session.expires).unwrap_or(Timestamp::MIN);
                 let (agent, job) = (agent.name.clone(), self.job.id().clone());
                 store.newest_session(agent, key, job, since).await?
             }
@@ -130,7 +129,7 @@ impl AttemptTask {
         if stored.node != self.engine.home.node {
             return Ok(Err(NotContinued::OtherMachine));
         }
-        let own = agent.isolation().kind != IsolationKind::Shared;
+        let own = agent.isolation.kind != IsolationKind::Shared;
         if !own && *directory == agent.directory {
             return Ok(Ok(None));
         }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use cowhand_core::ask::{self, ASK_TIMEOUT, MAX_PAUSED_TIME};
+use cowhand_core::ask::{self, MAX_PAUSED_TIME};
 use cowhand_core::budget::Breach;
-use cowhand_core::interval::Interval;
 use cowhand_core::job::JobState;
 use cowhand_core::moment::{MIN_CLOCK_STEP, Moment};
 use cowhand_core::policy::Timeout;
@@ -74,9 +73,8 @@ impl AttemptTask {
             // The agent cannot ask, so it has no asks.
             Err(_) => Vec::new(),
         };
-        let longest = rules.agent.settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
         let waited = ask::waited(&asks, began.on_clock_of(now), now.wall);
-        let waited = waited.min(longest.max(MAX_PAUSED_TIME));
+        let waited = waited.min(rules.agent.ask_timeout.max(MAX_PAUSED_TIME));
         let took = took.filter(|limit| now.since(began) - waited > *limit);
         let silent = silent.filter(|limit| {
             let lately = |answered| now.wall.duration_since(answered) <= *limit;

@@ -48,7 +48,7 @@ pub(super) async fn work_dir(
     job: &Job,
     agent: &Agent,
 ) -> Result<WorkDir, WorkDirError> {
-    let rules = agent.isolation();
+    let rules = &agent.isolation;
     if rules.kind == IsolationKind::Shared {
         return Ok(WorkDir { directory: agent.directory.clone(), fresh: false });
     }
@@ -267,12 +267,11 @@ async fn settle(engine: &Arc<Engine>, known: &KnownWorkspace, for_session: bool)
 
 /// Returns until when the job's session may continue, for which it needs its directory.
 fn session_until(job: Job, agent: &Agent) -> Option<Timestamp> {
-    if agent.session_policy() == SessionPolicy::Fresh {
+    if agent.session.policy == SessionPolicy::Fresh {
         return None;
     }
-    let expires = agent.settings.session.clone().unwrap_or_default().expires();
     job.session_id()?;
-    JobRecord::from(job).finished_at?.checked_add(expires).ok()
+    JobRecord::from(job).finished_at?.checked_add(agent.session.expires).ok()
 }
 
 async fn remove(engine: &Arc<Engine>, known: &KnownWorkspace) {

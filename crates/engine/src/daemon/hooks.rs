@@ -163,8 +163,8 @@ async fn write(engine: &Engine, taken: &TakenHook, tried: &Tried) -> Result<(), 
 fn ends_the_rest(engine: &Engine, taken: &TakenHook) -> bool {
     let loaded = engine.loaded();
     let agent = loaded.roster.agent(&taken.agent);
-    let hook = agent.and_then(|agent| HookOutline::find(&agent.settings, &taken.run));
-    hook.is_some_and(|hook| hook.continue_on_error == Some(false))
+    let hook = agent.and_then(|agent| HookOutline::find(&agent.hooks, &taken.run));
+    hook.is_some_and(|hook| !hook.continue_on_error)
 }
 
 fn in_future(engine: &Engine, time: SignedDuration) -> Timestamp {

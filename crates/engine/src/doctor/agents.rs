@@ -7,8 +7,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cowhand_core::permission::PermissionMode;
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::shape::{PermissionMode, Runtime};
+use cowhand_core::runtime::Runtime;
 use tokio::process::Command;
 
 use super::Finding;
@@ -95,7 +96,7 @@ async fn agent_finding(agent: &Agent, asked: &mut HashMap<PathBuf, VersionResult
     }
     let version = match asked.get(&path) {
         Some(version) => version.clone(),
-        None => said_version(&path, &agent.directory, agent.settings.env.iter()).await,
+        None => said_version(&path, &agent.directory, agent.program.env.iter()).await,
     };
     asked.insert(path.clone(), version.clone());
     let found = format!("{program} at {}", path.display());
@@ -117,14 +118,14 @@ fn program(agent: &Agent) -> Result<String, ProgramError> {
     if !agent.directory.is_dir() {
         return Err(ProgramError::NoDirectory(agent.directory.clone()));
     }
-    let own = || agent.settings.command.as_ref().and_then(|command| command.first().cloned());
+    let own = || agent.program.command.first().cloned();
     let known = description(agent.runtime()).program.map(str::to_owned);
     let runtime = agent.runtime().name();
     known.or_else(own).ok_or(ProgramError::NoCommand(runtime))
 }
 
 fn located(agent: &Agent, program: &str) -> Result<PathBuf, ProgramError> {
-    find(program, &agent.directory, agent.settings.env.get("PATH"))
+    find(program, &agent.directory, agent.program.env.get("PATH"))
         .ok_or_else(|| unusable(program, &agent.directory))
 }
 
@@ -147,8 +148,8 @@ fn unusable(program: &str, directory: &Path) -> ProgramError {
 async fn introduction(path: &Path, agent: &Agent) -> Result<Introduction, ProgramError> {
     let mut command = Command::new(path);
     command
-        .args(agent.settings.command.iter().flatten().skip(1))
-        .envs(&agent.settings.env)
+        .args(agent.program.command.iter().skip(1))
+        .envs(&agent.program.env)
         .current_dir(&agent.directory)
         .stderr(Stdio::null());
     let started = acp::AgentProcess::start(command).map_err(ProgramError::NotStarted)?;
@@ -204,9 +205,9 @@ pub(super) fn figures(text: &str) -> Option<[u32; 3]> {
 
 /// Explains why the program would refuse to start.
 fn obstacle(agent: &Agent, runtime: Runtime) -> Option<&'static str> {
-    let bypass = agent.settings.permission_mode == Some(PermissionMode::BypassPermissions);
-    let claude = runtime.name() == Runtime::Claude.name();
-    let excused = agent.settings.env.contains_key("IS_SANDBOX");
+    let bypass = agent.tools.mode == PermissionMode::BypassPermissions;
+    let claude = runtime == Runtime::Claude;
+    let excused = agent.program.env.contains_key("IS_SANDBOX");
     (claude && bypass && rustix::process::geteuid().is_root() && !excused).then_some(
         "it refuses `permission_mode: bypassPermissions` to root; use `allowed_tools`, another user, or IS_SANDBOX=1 in `env`",
     )

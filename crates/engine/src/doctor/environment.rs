@@ -57,7 +57,7 @@ pub(super) fn look(roster: &Roster, is_set: impl Fn(&str) -> bool) -> Option<Fin
 
 fn gets(agent: &Agent, name: &str) -> bool {
     let sandboxed = agent.sandbox(None, false).kind != SandboxKind::None;
-    agent.settings.env.contains_key(name) || launch::is_passed_on(agent, sandboxed, name)
+    agent.program.env.contains_key(name) || launch::is_passed_on(agent, sandboxed, name)
 }
 
 #[cfg(test)]
@@ -66,9 +66,8 @@ mod tests {
 
     #[test]
     fn variables_are_named_that_exist_and_are_not_passed() {
-        let agent = |name: &str, settings: serde_json::Value| {
-            let settings = serde_json::from_value(settings).unwrap();
-            Agent { settings, ..Agent::new(name.parse().unwrap()) }
+        let agent = |name: &str, config: serde_json::Value| {
+            Agent::from_config(name.parse().unwrap(), serde_json::from_value(config).unwrap())
         };
         let plain = agent("plain", serde_json::json!({}));
         let passes =

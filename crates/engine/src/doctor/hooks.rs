@@ -1,11 +1,10 @@
 //! Checks that hooks have what they need, before one fails after a job.
 
+use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::shape::{Hook, HookAction};
 use reqwest::Url;
 
 use super::Finding;
-use crate::hook::SLACK_TOKEN;
 use cowhand_run::address;
 use cowhand_work::WorkSources;
 
@@ -13,19 +12,16 @@ use cowhand_work::WorkSources;
 pub(super) fn look(sources: &WorkSources, roster: &Roster) -> Vec<Finding> {
     let is_set = |name: &str| sources.setting().variable(name).is_some();
     let of_agent = |agent: &Agent| {
-        let lists =
-            agent.settings.hooks.iter().flat_map(|hooks| {
-                [("after_run", hooks.after_run.clone()), ("on_error", hooks.on_error.clone())]
-            });
-        let all = lists.flat_map(|(list, hooks)| {
-            hooks.into_iter().enumerate().map(move |(number, hook)| (list, number, hook))
+        let lists = [("after_run", &agent.hooks.after_run), ("on_error", &agent.hooks.on_error)];
+        let all = lists.into_iter().flat_map(|(list, hooks)| {
+            hooks.iter().enumerate().map(move |(number, hook)| (list, number, hook))
         });
         all.filter_map(|(list, number, hook)| {
             let what = match &hook.name {
                 Some(name) => format!("hook {name} of {}", agent.name),
                 None => format!("hook {list}[{number}] of {}", agent.name),
             };
-            Some(Finding::of(what, Err(obstacle(&hook, is_set)?)))
+            Some(Finding::of(what, Err(obstacle(hook, is_set)?)))
         })
         .collect::<Vec<_>>()
     };
@@ -37,12 +33,10 @@ fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
     let (variable, url) = match &hook.action {
         HookAction::Shell { .. } => return None,
         HookAction::Webhook { url, secret, secret_env, allow_private, .. } => {
-            let closed = !allow_private.unwrap_or_default();
-            (secret_env.as_deref().filter(|_| secret.is_none()), Some(url).filter(|_| closed))
+            (secret_env.as_deref().filter(|_| secret.is_none()), Some(url).filter(|_| !allow_private))
         }
-        HookAction::Discord { bot_token_env, .. } => (Some(bot_token_env.as_str()), None),
-        HookAction::Slack { bot_token_env, .. } => {
-            (Some(bot_token_env.as_deref().unwrap_or(SLACK_TOKEN)), None)
+        HookAction::Discord { bot_token_env, .. } | HookAction::Slack { bot_token_env, .. } => {
+            (Some(bot_token_env.as_str()), None)
         }
     };
     if let Some(name) = variable.filter(|name| !is_set(name)) {
@@ -59,6 +53,8 @@ fn obstacle(hook: &Hook, is_set: impl Fn(&str) -> bool) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use cowhand_core::shape::HookConfig;
+
     use super::*;
 
     #[test]
@@ -81,7 +77,7 @@ mod tests {
             (r#"{"type":"slack","channel_id":"1"}"#, Some("SLACK_BOT_TOKEN is not set")),
             (r#"{"type":"slack","channel_id":"1","bot_token_env":"SET"}"#, None),
         ] {
-            let hook: Hook = serde_json::from_str(hook).unwrap();
+            let hook = Hook::from(serde_json::from_str::<HookConfig>(hook).unwrap());
             let said = obstacle(&hook, |name| name == "SET");
             match expected {
                 None => assert_eq!(said, None, "{hook:?}"),

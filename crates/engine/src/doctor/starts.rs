@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use cowhand_core::id::{JobId, ScheduleName};
 use cowhand_core::job::{Job, NewJob, TriggerType};
 use cowhand_core::roster::{Agent, Roster, Schedule};
+use cowhand_core::runtime::Runtime;
 use cowhand_core::sandbox::SandboxKind;
 use cowhand_core::trust::Trust;
 use cowhand_core::workspace::IsolationKind;
@@ -98,12 +99,12 @@ impl Machine<'_> {
         let isolated = agent.isolation_of(name).kind != IsolationKind::Shared;
         let mut argv = launch.start.by(&self.program).argv;
         let work_dir = self.work_dir(agent, isolated, &mut argv)?;
-        let about = description(agent.program());
+        let about = description(agent.program.known_runtime());
         // The check must not create a folder in anybody's home.
         let homes = if confined { about.homes } else { &[] };
         let about = Description { homes, ..*about };
-        let client = agent.settings.runtime == Some(cowhand_core::shape::Runtime::Acp);
-        let command = agent.settings.command.as_ref().filter(|_| client).and_then(|command| command.first());
+        let client = agent.runtime() == Runtime::Acp;
+        let command = agent.program.command.first().filter(|_| client);
         let setting = SandboxInput {
             asked: &asked,
             base: &agent.directory,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use cowhand_core::ask::{ASK_TIMEOUT, Ask, AskAnswer, AskId, AskState, AskSubject};
 use cowhand_core::cut::cut;
 use cowhand_core::id::JobId;
-use cowhand_core::interval::Interval;
 use cowhand_core::job::Job;
 use cowhand_core::permission::{self, ToolVerdict};
 use cowhand_core::roster::JobRestrictions;
@@ -70,8 +69,7 @@ impl Fleet {
             let message = "it is too large for a person to look at, so nobody was asked".to_owned();
             return Ok(AskDecision::Denied { message });
         }
-        let patience = agent.and_then(|agent| agent.settings.ask_timeout);
-        let patience = patience.map_or(ASK_TIMEOUT, Interval::duration);
+        let patience = agent.map_or(ASK_TIMEOUT, |agent| agent.ask_timeout);
         let now = self.engine.clock.now();
         let expires_at = now.checked_add(patience).unwrap_or(Timestamp::MAX);
         let made = self.store().make_ask(job.id().clone(), attempt, key, what, expires_at, now).await?;
@@ -119,7 +117,7 @@ impl Fleet {
         let Some(agent) = roster.agent(job.agent()) else { return ToolVerdict::Ask };
         let restrictions = agent.restrictions(job);
         let of_schedule = restrictions.schedule().and_then(|schedule| schedule.permissions.as_ref());
-        let verdict = permission::decide(agent.settings.permissions.as_ref(), of_schedule, tool, input);
+        let verdict = permission::decide(agent.tools.permissions.as_ref(), of_schedule, tool, input);
         // The removed schedule may have denied what the agent's rules allow.
         let verdict = if matches!(restrictions, JobRestrictions::Removed(_)) {
             verdict.max(ToolVerdict::Ask)

@@ -7,8 +7,8 @@ use cowhand_core::id::ScheduleId;
 use cowhand_core::plan::free_places;
 use cowhand_core::roster::{Agent, Schedule};
 use cowhand_core::schedule::ScheduleState;
-use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{FiringContext, Occurrence, TriggerConfig};
+use cowhand_core::work_source::ConfiguredSource;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -38,7 +38,7 @@ impl Fleet {
 
 fn takes_from(agent: &Agent, schedule: &Schedule, repository: &str) -> bool {
     let source = For::schedule(agent, schedule).config();
-    let is_it = matches!(source, Some(WorkSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
+    let is_it = matches!(source, Some(ConfiguredSource::Github { repo: Some(repo), .. }) if repo.eq_ignore_ascii_case(repository));
     is_it && schedule.enabled && matches!(schedule.trigger, TriggerConfig::Interval { .. })
 }
 

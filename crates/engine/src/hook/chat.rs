@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use cowhand_core::cut::cut;
-use cowhand_core::shape::HookEvent;
+use cowhand_core::hook::{HOOK_RETRIES, HookEvent};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 use serde_json::{Value, json};
 
 use super::request::{Reply, Request};
 use super::webhook::value;
-use super::{HookCall, RETRIES, Tried};
+use super::{HookCall, Tried};
 
 const CHAT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit of the text. Discord takes 4096 characters, Slack 3000 without a cut.
 const TEXT_CAP: usize = 2_800;
-pub const SLACK_TOKEN: &str = "SLACK_BOT_TOKEN";
 
 pub(super) async fn discord(call: &HookCall<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
     let token = call.variable(token_env)?;
@@ -30,25 +29,21 @@ pub(super) async fn discord(call: &HookCall<'_>, channel: &str, token_env: &str)
                 told["retry_after"].as_f64().and_then(|pause| Duration::try_from_secs_f64(pause).ok());
             let asked = asked.map(|pause| pause.min(Duration::from_mins(5))).or(reply.retry_after);
             let reason = "Discord wants it slower".to_owned();
-            Ok(Tried::Again { reason, said: Some(reply.body), asked, tries: RETRIES + 1 })
+            Ok(Tried::Again { reason, said: Some(reply.body), asked, tries: HOOK_RETRIES + 1 })
         }
-        Ok(reply) => Ok(reply.tried(None)),
+        Ok(reply) => Ok(reply.tried(HOOK_RETRIES)),
         Err(tried) => Ok(tried),
     }
 }
 
-pub(super) async fn slack(
-    call: &HookCall<'_>,
-    channel: &str,
-    token_env: Option<&str>,
-) -> Result<Tried, Tried> {
-    let token = call.variable(token_env.unwrap_or(SLACK_TOKEN))?;
+pub(super) async fn slack(call: &HookCall<'_>, channel: &str, token_env: &str) -> Result<Tried, Tried> {
+    let token = call.variable(token_env)?;
     let service = Service::of("COWHAND_SLACK_API", "https://slack.com/api/");
     let message = to_slack(channel, &Message::of(call));
     match service.post("chat.postMessage", &format!("Bearer {token}"), &message).await? {
         // Slack reports errors in the body.
         Ok(reply) if reply.status == StatusCode::OK => Ok(slack_answered(&reply)),
-        Ok(reply) => Ok(reply.tried(None)),
+        Ok(reply) => Ok(reply.tried(HOOK_RETRIES)),
         Err(tried) => Ok(tried),
     }
 }
@@ -62,7 +57,7 @@ fn slack_answered(reply: &Reply) -> Tried {
     let (reason, said) = (format!("Slack answered: {}", cut(error, 0, 200)), None);
     let passing = ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
     if passing.contains(&error) {
-        return Tried::Again { reason, said, asked: reply.retry_after, tries: RETRIES + 1 };
+        return Tried::Again { reason, said, asked: reply.retry_after, tries: HOOK_RETRIES + 1 };
     }
     Tried::Failed { reason, said }
 }
@@ -98,7 +93,7 @@ impl Service {
             timeout: CHAT_TIMEOUT,
             allow_private: self.overridden,
         };
-        Ok(request.send().await.map_err(|unsent| unsent.tried(None)))
+        Ok(request.send().await.map_err(|unsent| unsent.tried(HOOK_RETRIES)))
     }
 }
 

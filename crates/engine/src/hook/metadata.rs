@@ -8,14 +8,13 @@ use tracing::warn;
 
 use cowhand_system::beneath::{NotOpened, Root};
 
-const DEFAULT_METADATA_FILE: &str = "metadata.json";
 const METADATA_CAP: u64 = 64 << 10;
 
 /// The places in which an agent can leave its metadata.
 #[derive(Debug)]
 pub struct MetadataPlaces<'a> {
     /// Value of `metadata_file`.
-    pub file: Option<&'a str>,
+    pub file: &'a str,
     /// Working directory of the agent.
     pub directory: &'a Path,
     /// Folder of all workspaces. In a workspace, the agent can write everything, also above its directory.
@@ -29,7 +28,7 @@ pub fn read(place: &MetadataPlaces<'_>, job: &JobId) -> Option<Value> {
     match contents(place) {
         Ok(metadata) => metadata,
         Err(error) => {
-            let file = place.directory.join(place.file.unwrap_or(DEFAULT_METADATA_FILE));
+            let file = place.directory.join(place.file);
             warn!(%job, "the metadata file {} is ignored: {error}", file.display());
             None
         }
@@ -45,7 +44,7 @@ fn contents(place: &MetadataPlaces<'_>) -> Result<Option<Value>, NotOpened> {
 }
 
 fn text(place: &MetadataPlaces<'_>) -> Result<Vec<u8>, NotOpened> {
-    let file = Path::new(place.file.unwrap_or(DEFAULT_METADATA_FILE));
+    let file = Path::new(place.file);
     if let Some(below) = below_workspaces(place) {
         return match Root::open(place.workspaces)?
             .directory(&below.top)?
@@ -88,9 +87,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use cowhand_core::roster::METADATA_FILE;
+
     use super::*;
 
-    fn said(file: Option<&str>, directory: &Path, workspaces: &Path) -> Result<Option<Value>, String> {
+    fn said(file: &str, directory: &Path, workspaces: &Path) -> Result<Option<Value>, String> {
         let place = MetadataPlaces { file, directory, workspaces, writable: &[directory.to_owned()] };
         contents(&place).map_err(|error| error.to_string())
     }
@@ -100,7 +101,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let work_dir = folder.path().canonicalize().unwrap();
         let path = work_dir.join("metadata.json");
-        let found = || said(None, &work_dir, Path::new("/nowhere"));
+        let found = || said(METADATA_FILE, &work_dir, Path::new("/nowhere"));
         assert_eq!(found(), Ok(None));
         fs::write(&path, r#"{"notify": true}"#).unwrap();
         assert_eq!(found(), Ok(Some(serde_json::json!({"notify": true}))));
@@ -137,12 +138,12 @@ mod tests {
             ("../desk/led/m.json", "desk", Err(&link)),
             ("../m.json", "workspaces/job/sub", Ok("workspaces/job/m.json")),
         ] {
-            let found = said(Some(file), &at(directory), &at("workspaces"));
+            let found = said(file, &at(directory), &at("workspaces"));
             assert_eq!(found, expected.map(|text| Some(text.into())).map_err(Clone::clone), "{file}");
         }
         // The agent works below the top of its workspace, and can replace everything in between.
         fs::remove_dir(at("workspaces/job/sub")).unwrap();
         symlink(at("outside"), at("workspaces/job/sub")).unwrap();
-        assert_eq!(said(Some("m.json"), &at("workspaces/job/sub"), &at("workspaces")), Err(link));
+        assert_eq!(said("m.json", &at("workspaces/job/sub"), &at("workspaces")), Err(link));
     }
 }

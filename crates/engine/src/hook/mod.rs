@@ -10,17 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cowhand_core::cut::cut;
-use cowhand_core::hook::{HookContext, HookOutline, holds};
+use cowhand_core::hook::{HOOK_RETRIES, Hook, HookAction, HookContext, HookOutline, holds};
 use cowhand_core::job::Job;
 use cowhand_core::roster::Agent;
-use cowhand_core::shape::{Hook, HookAction};
 use serde_json::Value;
 
 use crate::context::Engine;
 use crate::loaded::Loaded;
 use crate::output;
 use crate::secrets::{self, redactor_over};
-pub use chat::SLACK_TOKEN;
 use cowhand_run::redact::Redactor;
 use cowhand_store::TakenHook;
 
@@ -78,8 +76,6 @@ impl Tried {
 const SAID_CAP: usize = 16 << 10;
 /// Longest output of the job that is passed to a hook.
 const OUTPUT_CAP: usize = 1 << 20;
-/// Number of retries if the config does not set it.
-const RETRIES: u32 = 4;
 
 /// A hook with its job and its context.
 struct HookCall<'a> {
@@ -108,7 +104,7 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> Tried {
     }
     let agent = loaded.roster.agent(&taken.agent);
     let Some((agent, hook)) =
-        agent.and_then(|agent| Some((agent, HookOutline::find(&agent.settings, &taken.run)?)))
+        agent.and_then(|agent| Some((agent, HookOutline::find(&agent.hooks, &taken.run)?)))
     else {
         return Tried::skipped("it is no longer in the config");
     };
@@ -116,7 +112,7 @@ pub async fn run(engine: &Arc<Engine>, job: &Job, taken: &TakenHook) -> Tried {
         Ok(context) => context,
         Err(error) => {
             let (reason, said) = (format!("cannot say what it is about: {error:#}"), None);
-            return Tried::Again { reason, said, asked: None, tries: RETRIES + 1 }.redacted(&redactor);
+            return Tried::Again { reason, said, asked: None, tries: HOOK_RETRIES + 1 }.redacted(&redactor);
         }
     };
     if let Some(path) = hook.when.as_deref().filter(|path| !holds(&context, path)) {
@@ -135,7 +131,7 @@ impl HookCall<'_> {
                 chat::discord(self, channel_id, bot_token_env).await
             }
             HookAction::Slack { channel_id, bot_token_env } => {
-                chat::slack(self, channel_id, bot_token_env.as_deref()).await
+                chat::slack(self, channel_id, bot_token_env).await
             }
         };
         tried.unwrap_or_else(|ended| ended)
@@ -146,7 +142,7 @@ async fn context(engine: &Engine, job: &Job, agent: &Agent) -> anyhow::Result<Va
     let metadata = engine.store.hook_metadata(job.id().clone()).await?;
     let output = output::result(&engine.home.state, job.id().clone()).await?;
     let output = output.map(|output| cut(&output, 0, OUTPUT_CAP));
-    let context = HookContext::of(job, Some(&agent.settings), output, metadata);
+    let context = HookContext::of(job, Some(&agent.display_name), output, metadata);
     let context = context.ok_or_else(|| anyhow::anyhow!("the job has not ended"))?;
     let report = engine.store.report_of(job.id().clone(), job.attempts()).await?;
     Ok(serde_json::to_value(HookContext { report, ..context })?)

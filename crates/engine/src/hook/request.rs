@@ -9,7 +9,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
-use super::{RETRIES, Tried};
+use super::Tried;
 use cowhand_run::address::{self, Unreachable};
 
 const MOST_REDIRECTS: usize = 5;
@@ -45,25 +45,23 @@ pub(super) enum Unsent {
 }
 
 impl Unsent {
-    pub(super) fn tried(self, retries: Option<u32>) -> Tried {
+    pub(super) fn tried(self, retries: u32) -> Tried {
         match self {
             Self::Refused(reason) => Tried::failed(reason),
-            Self::Trouble(reason) => {
-                Tried::Again { reason, said: None, asked: None, tries: retries.unwrap_or(RETRIES) + 1 }
-            }
+            Self::Trouble(reason) => Tried::Again { reason, said: None, asked: None, tries: retries + 1 },
         }
     }
 }
 
 impl Reply {
     /// Interprets the answer of a server.
-    pub(super) fn tried(self, retries: Option<u32>) -> Tried {
+    pub(super) fn tried(self, retries: u32) -> Tried {
         let (status, said) = (self.status, Some(self.body));
         let reason = format!("it answered {status}");
         if status.is_success() || status == StatusCode::SEE_OTHER {
             Tried::Done { said, note: None }
         } else if is_passing(status) {
-            Tried::Again { reason, said, asked: self.retry_after, tries: retries.unwrap_or(RETRIES) + 1 }
+            Tried::Again { reason, said, asked: self.retry_after, tries: retries + 1 }
         } else {
             Tried::Failed { reason, said }
         }

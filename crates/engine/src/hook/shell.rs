@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use cowhand_core::hook::HookKind;
+use cowhand_core::hook::{HookKind, SHELL_HOOK_TIMEOUT};
 use jiff::SignedDuration;
 use tracing::warn;
 
@@ -23,7 +23,6 @@ use cowhand_store::TakenHook;
 use cowhand_system::fault;
 use cowhand_system::remove::is_missing;
 
-const TIMEOUT_MS: u64 = 30_000;
 /// Time from the stop signal to the kill.
 const GRACE_MS: u64 = 2_000;
 /// Limit for each stream. Less is stored, so that no secret is cut in two and therefore not recognised.
@@ -50,7 +49,7 @@ pub(super) async fn take_up(engine: &Engine, taken: &TakenHook) -> Option<Tried>
     }
 }
 
-pub(super) async fn run(call: &HookCall<'_>, command: &str, timeout: Option<u64>) -> Result<Tried, Tried> {
+pub(super) async fn run(call: &HookCall<'_>, command: &str, timeout: Duration) -> Result<Tried, Tried> {
     let (engine, taken) = (call.engine, call.taken);
     let attempt = Attempt::of_hook(engine.home.state.path(), &taken.job, taken.run.number);
     let own = launch::own_environment();
@@ -63,7 +62,7 @@ pub(super) async fn run(call: &HookCall<'_>, command: &str, timeout: Option<u64>
         stop_signal: StopSignal::Terminate,
         grace_ms: GRACE_MS,
         reader: None,
-        limits: Some(KeeperLimits { lifetime_ms: timeout.unwrap_or(TIMEOUT_MS), output_bytes: OUTPUT_BYTES }),
+        limits: Some(KeeperLimits { lifetime_ms: millis(timeout), output_bytes: OUTPUT_BYTES }),
         sandbox: None,
     };
     let launched = attempt
@@ -92,10 +91,14 @@ fn not_launched(error: &io::Error) -> Tried {
     Tried::failed(reason)
 }
 
+fn millis(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)
+}
+
 async fn follow(engine: &Engine, taken: &TakenHook, attempt: &Attempt) -> Tried {
     let wake = engine.watch.folder(attempt.folder());
-    let limit =
-        attempt.start().ok().and_then(|start| start.limits).map_or(TIMEOUT_MS, |limits| limits.lifetime_ms);
+    let limits = attempt.start().ok().and_then(|start| start.limits);
+    let limit = limits.map_or_else(|| millis(SHELL_HOOK_TIMEOUT), |limits| limits.lifetime_ms);
     let limit = SignedDuration::from_millis(i64::try_from(limit).unwrap_or(i64::MAX));
     loop {
         let state = attempt.on_blocking_thread(Attempt::state).await;

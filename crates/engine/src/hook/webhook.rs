@@ -1,9 +1,8 @@
 //! Hooks that are an HTTP request with the context as its body.
 
 use std::fmt::Write;
-use std::time::Duration;
 
-use cowhand_core::shape::{HookAction, HookMethod};
+use cowhand_core::hook::{HookAction, HookMethod};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use ring::hmac::{HMAC_SHA256, Key, sign};
@@ -11,7 +10,6 @@ use ring::hmac::{HMAC_SHA256, Key, sign};
 use super::request::{Reply, Request, Unsent};
 use super::{HookCall, Tried};
 
-const TIMEOUT_MS: u64 = 10_000;
 const SIGNATURE: HeaderName = HeaderName::from_static("x-cowhand-signature-256");
 /// Header with an id that is the same for each try, so that a receiver can distinguish a repetition from another job.
 const DELIVERY: HeaderName = HeaderName::from_static("x-cowhand-delivery");
@@ -35,22 +33,22 @@ pub(super) async fn send(call: &HookCall<'_>, action: &HookAction) -> Result<Tri
         public.insert(SIGNATURE, value(&signature(secret.as_bytes(), &body))?);
     }
     let mut own = HeaderMap::new();
-    for (name, text) in headers.iter().flatten() {
+    for (name, text) in headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| Tried::failed(format!("{name:?} is not the name of a header")))?;
         own.insert(name, value(text)?);
     }
     let request = Request {
         method: match method {
-            Some(HookMethod::Put) => Method::PUT,
-            Some(HookMethod::Post) | None => Method::POST,
+            HookMethod::Put => Method::PUT,
+            HookMethod::Post => Method::POST,
         },
         url: Url::parse(url).map_err(|error| Tried::failed(format!("`url` is no web address: {error}")))?,
         headers: public,
         own_headers: own,
         body,
-        timeout: Duration::from_millis(timeout.unwrap_or(TIMEOUT_MS)),
-        allow_private: allow_private.unwrap_or_default(),
+        timeout: *timeout,
+        allow_private: *allow_private,
     };
     let sent: Result<Reply, Unsent> = request.send().await;
     Ok(match sent {

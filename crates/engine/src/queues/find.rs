@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn an_agent_or_a_queue_is_named_only_where_it_tells_queues_apart() {
         let agent = |name: &str, path: &str| {
-            let settings = serde_json::json!({"work_source": {"type": "files", "path": path}});
-            let settings = serde_json::from_value(settings).unwrap();
-            Agent { settings, ..Agent::new(name.parse().unwrap()) }
+            let source = serde_json::json!({"type": "files", "path": path});
+            let work_source = serde_json::from_value(source).unwrap();
+            Agent { work_source, ..Agent::new(name.parse().unwrap()) }
         };
         let needed = |agents: Vec<Agent>, queue: &str| {
             let roster = Roster { agents, ..Roster::default() };

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use cowhand_core::id::{AgentName, JobId, ScheduleId};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::shape;
 use cowhand_core::work::{FetchOptions, WorkItem, WorkItemId};
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,7 +31,7 @@ pub(crate) const PERSON_CLAIM_VALID_FOR: SignedDuration = SignedDuration::from_h
 #[derive(Debug, Clone)]
 pub struct Queue {
     pub name: String,
-    pub config: shape::WorkSource,
+    pub config: ConfiguredSource,
     pub agents: Vec<AgentName>,
     pub source: Arc<dyn WorkSource>,
     /// Number of failures of an item after which it is given up.
@@ -164,8 +164,8 @@ pub fn takers(sources: &WorkSources, roster: &Roster, queue: &str) -> Vec<Schedu
 }
 
 /// Returns each work source of the config once, with an agent that uses it.
-pub fn named(roster: &Roster) -> Vec<(&AgentName, &shape::WorkSource)> {
-    let mut named: Vec<(&AgentName, &shape::WorkSource)> = Vec::new();
+pub fn named(roster: &Roster) -> Vec<(&AgentName, &ConfiguredSource)> {
+    let mut named: Vec<(&AgentName, &ConfiguredSource)> = Vec::new();
     for agent in &roster.agents {
         for config in places(agent).filter_map(For::config) {
             if !named.iter().any(|(_, known)| *known == config) {

@@ -5,8 +5,8 @@ use cowhand_core::policy::ClosedBy;
 use cowhand_core::provider::Parked;
 use cowhand_core::roster::{Agent, Roster, Schedule};
 use cowhand_core::schedule::{FiringOutcome, ScheduleRecord, ScheduleState, SkipReason};
-use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{Driver, TriggerConfig};
+use cowhand_core::work_source::ConfiguredSource;
 use jiff::Timestamp;
 
 use super::{ScheduleStatus, ScheduleView};
@@ -226,14 +226,13 @@ fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Opt
 
 /// What is asked before it is known what a firing runs for, in this order.
 pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
-    let source =
-        schedule.work_source.as_ref().or(agent.settings.work_source.as_ref()).map(|source| match source {
-            WorkSource::Github { repo, .. } => {
-                format!("the work source github {}", repo.as_deref().unwrap_or_default())
-            }
-            WorkSource::Files { path, .. } => format!("the work source files {path}"),
-            WorkSource::Custom { name, .. } => format!("the work source {name}"),
-        });
+    let source = schedule.work_source.as_ref().map(|source| match source {
+        ConfiguredSource::Github { repo, .. } => {
+            format!("the work source github {}", repo.as_deref().unwrap_or_default())
+        }
+        ConfiguredSource::Files { path, .. } => format!("the work source files {path}"),
+        ConfiguredSource::Custom { name, .. } => format!("the work source {name}"),
+    });
     let trust = (!agent.trusts(Some(schedule)).is_empty()).then(|| "`trust`".to_owned());
     let command = schedule.when_command.as_ref().map(|_| "`when_command`".to_owned());
     let asked: Vec<String> = trust.into_iter().chain(command).chain(source).collect();

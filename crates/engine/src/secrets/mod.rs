@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cowhand_core::config::looks_secret;
+use cowhand_core::hook::{Hook, HookAction};
 use cowhand_core::roster::{Agent, Roster};
-use cowhand_core::shape::{Hook, HookAction};
 use cowhand_core::trigger::TriggerConfig;
-use indexmap::IndexMap;
 
 use crate::loaded::Loaded;
 use cowhand_run::redact::Redactor;
@@ -61,7 +60,16 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
     let schedules = agents().flat_map(|agent| &agent.schedules);
     let of_schedules = schedules.filter_map(|schedule| match &schedule.trigger {
         TriggerConfig::Webhook { secret, .. } => secret.clone(),
-        _ => None,
+        TriggerConfig::Interval { .. }
+        | TriggerConfig::Cron { .. }
+        | TriggerConfig::Delay { .. }
+        | TriggerConfig::Chat { .. }
+        | TriggerConfig::Manual {}
+        | TriggerConfig::GithubIssues { .. }
+        | TriggerConfig::GithubPullRequests { .. }
+        | TriggerConfig::AgentLifecycle { .. }
+        | TriggerConfig::DispatchResult { .. }
+        | TriggerConfig::Custom { .. } => None,
     });
     let named = fleet.named.iter().filter_map(|name| fleet.setting.variable(name));
     let store = fleet.roster.store.as_deref().and_then(password).map(str::to_owned);
@@ -73,24 +81,22 @@ fn redactor_of(fleet: &SecretPlaces<'_>, agent: Option<&Agent>) -> Redactor {
 
 /// Returns the variables that an agent's processes get, with those of its container, its fallbacks and its MCP servers.
 fn variables_of(agent: &Agent) -> Vec<(String, String)> {
-    let settings = &agent.settings;
-    let container = settings.docker.iter().filter_map(|docker| docker.env.clone()).flatten();
-    let others = settings.fallback.iter().flat_map(|other| other.env.clone());
-    let servers = settings.mcp_servers.values().filter_map(|server| server.env.clone()).flatten();
-    settings.env.clone().into_iter().chain(container).chain(others).chain(servers).collect()
+    let container = agent.container_env.clone();
+    let others = agent.fallbacks.iter().flat_map(|other| other.env.clone());
+    let servers = agent.mcp_servers.values().flat_map(|server| server.env.clone());
+    agent.program.env.clone().into_iter().chain(container).chain(others).chain(servers).collect()
 }
 
 /// Returns the secrets that an agent sends to its MCP servers and hooks.
 fn told_by(agent: &Agent) -> Vec<String> {
-    let servers = agent.settings.mcp_servers.values().filter_map(|server| server.headers.as_ref());
-    let headers = servers.flat_map(IndexMap::values).flat_map(|value| said_in_parts(value));
-    let hooks = agent.settings.hooks.iter().flat_map(|hooks| hooks.after_run.iter().chain(&hooks.on_error));
-    headers.chain(hooks.flat_map(of_hook)).collect()
+    let headers = agent.mcp_servers.values().flat_map(|server| server.headers.values());
+    let headers = headers.flat_map(|value| said_in_parts(value));
+    headers.chain(agent.hooks.all().flat_map(|(_, hook)| of_hook(hook))).collect()
 }
 
 pub fn of_hook(hook: &Hook) -> Vec<String> {
     let HookAction::Webhook { headers, secret, .. } = &hook.action else { return Vec::new() };
-    let values = headers.iter().flat_map(|headers| headers.values()).chain(secret);
+    let values = headers.values().chain(secret);
     values.flat_map(|value| said_in_parts(value)).collect()
 }
 

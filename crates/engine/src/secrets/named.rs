@@ -9,7 +9,10 @@ use serde_json::Value;
 pub fn variables(roster: &Roster, shown: Option<&Value>) -> Vec<String> {
     let mut names = BTreeSet::new();
     for agent in &roster.agents {
-        look_in(&written(&agent.settings), &mut names);
+        names.extend(agent.chat_secret_variables.iter().cloned());
+        for part in [written(&agent.work_source), written(&agent.hooks), written(&agent.trust)] {
+            look_in(&part, &mut names);
+        }
         for schedule in &agent.schedules {
             for part in [written(&schedule.trigger), written(&schedule.work_source), written(&schedule.trust)]
             {
@@ -86,13 +89,13 @@ mod tests {
 
     #[test]
     fn of_a_fleet() {
-        let mut agent = Agent::new("a".parse().unwrap());
-        agent.settings = serde_json::from_value(json!({
+        let config = serde_json::from_value(json!({
             "work_source": {"type": "github", "repo": "o/r", "auth": {"token_env": "ONE", "app": {"id": "1", "private_key_env": "TWO"}}},
             "chat": {"discord": {"bot_token_env": "THREE", "guilds": []}},
             "hooks": {"after_run": [{"type": "webhook", "url": "http://a", "secret_env": "FOUR"}]},
         }))
         .unwrap();
+        let agent = Agent::from_config("a".parse().unwrap(), config);
         let roster = Roster { agents: vec![agent], ..Roster::default() };
         let shown = json!({"webhooks": {"secret_env": "FIVE"}, "env": "SIX"});
         assert_eq!(variables(&roster, Some(&shown)), ["FIVE", "FOUR", "ONE", "THREE", "TWO"]);

@@ -1,6 +1,6 @@
 //! The collector of traces: from the config, or from the standard variables of OpenTelemetry.
 
-use cowhand_core::shape::TracesConfig;
+use cowhand_core::traces::TracesConfig;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};

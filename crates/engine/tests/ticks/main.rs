@@ -483,10 +483,12 @@ async fn what_is_lost_is_what_stood_in(database: &str) {
         let mut story = Story::begin(database, "2026-01-05T10:00:00Z", &[]).await;
         // Without a boot clock, leases use the time that is passed in.
         story.store = Store::open(&story.url).await.unwrap();
-        story.roster.agents[0].settings = serde_json::from_str(
+        let config = serde_json::from_str(
             r#"{"budget":{"per_job_usd":2},"fallback":[{"runtime":"acp","provider":"spare","command":["x"]}]}"#,
         )
         .unwrap();
+        let Agent { budget, fallbacks, .. } = Agent::from_config("a".parse().unwrap(), config);
+        (story.roster.agents[0].budget, story.roster.agents[0].fallbacks) = (budget, fallbacks);
         let new = NewJob {
             agent: "a".parse().unwrap(),
             trigger_type: TriggerType::Manual,

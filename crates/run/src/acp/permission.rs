@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use cowhand_core::shape::PermissionMode;
+use cowhand_core::permission::PermissionMode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

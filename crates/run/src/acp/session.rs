@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cowhand_core::shape::PermissionMode;
+use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
 
 use super::instructions::{Instructions, SessionRequest};

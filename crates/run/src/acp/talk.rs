@@ -5,7 +5,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 use cowhand_core::job::ErrorKind;
-use cowhand_core::shape::PermissionMode;
+use cowhand_core::permission::PermissionMode;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::signal::unix::{Signal, SignalKind, signal};

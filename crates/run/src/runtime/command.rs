@@ -39,7 +39,7 @@ pub(super) const DESCRIPTION: Description = Description {
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     CommandLine {
-        argv: order.agent.settings.command.clone().unwrap_or_default(),
+        argv: order.agent.program.command.clone(),
         defaults: Vec::new(),
         environment: Vec::new(),
         files: Vec::new(),

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use cowhand_core::roster::Agent;
-use cowhand_core::shape::{McpServer, McpTransport, PermissionMode, Runtime};
+use cowhand_core::runtime::Runtime;
 
 use super::{Reader, SessionChoice, acp, claude, codex, command, gemini, opencode};
 use crate::process::StopSignal;
@@ -131,7 +131,7 @@ impl RuntimePath {
 /// Returns the description of a runtime. A new runtime adds one line here.
 pub const fn description(runtime: Runtime) -> &'static Description {
     match runtime {
-        Runtime::Claude | Runtime::Sdk | Runtime::Cli => &claude::DESCRIPTION,
+        Runtime::Claude => &claude::DESCRIPTION,
         Runtime::Codex => &codex::DESCRIPTION,
         Runtime::Gemini => &gemini::DESCRIPTION,
         Runtime::Opencode => &opencode::DESCRIPTION,
@@ -198,28 +198,12 @@ impl LaunchRequest<'_> {
         self.folder.join(name)
     }
 
-    pub(super) fn max_turns(&self) -> Option<u32> {
-        let settings = &self.agent.settings;
-        settings.max_turns.or_else(|| settings.session.as_ref()?.max_turns)
-    }
-
     /// Returns the folder of the program: the value of the variable, else a folder in the home.
     pub(super) fn home(&self, variable: &str, folder: &str) -> PathBuf {
         let set = |name: &str| self.environment.get(name).filter(|value| !value.is_empty());
         let own = set(variable).map(PathBuf::from);
         own.or_else(|| Some(Path::new(set("HOME")?).join(folder))).unwrap_or_default()
     }
-
-    /// Returns the permission mode; the default is that of herdctl.
-    pub(super) fn permission_mode(&self) -> PermissionMode {
-        self.agent.settings.permission_mode.unwrap_or(PermissionMode::AcceptEdits)
-    }
-}
-
-/// Returns the transport of an MCP server; a `url` without a type means HTTP.
-pub(super) fn transport(server: &McpServer) -> McpTransport {
-    let by_url = if server.url.is_some() { McpTransport::Http } else { McpTransport::Stdio };
-    server.transport.unwrap_or(by_url)
 }
 
 #[cfg(test)]
@@ -247,7 +231,7 @@ mod tests {
     #[test]
     fn how_a_person_goes_on() {
         for (runtime, expected) in [
-            (Runtime::Sdk, Ok("claude --resume s-1")),
+            (Runtime::Claude, Ok("claude --resume s-1")),
             (Runtime::Codex, Ok("codex resume s-1")),
             (Runtime::Gemini, Ok("gemini --resume s-1")),
             (Runtime::Opencode, Ok("opencode --session s-1")),
@@ -264,12 +248,12 @@ mod tests {
     /// Core, which checks configs, cannot look at the descriptions.
     #[test]
     fn core_knows_who_asks_and_whose_key_can_stay_outside() {
-        use Runtime::{Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk};
-        for runtime in [Acp, Claude, Cli, Codex, Command, Gemini, Opencode, Sdk] {
+        use Runtime::{Acp, Claude, Codex, Command, Gemini, Opencode};
+        for runtime in [Acp, Claude, Codex, Command, Gemini, Opencode] {
             let about = description(runtime);
             assert_eq!(runtime.asks(), about.capabilities.asks, "{runtime:?}");
             let mut agent = Agent::new("coder".parse().unwrap());
-            agent.settings.runtime = Some(runtime);
+            agent.program.runtime = runtime;
             assert_eq!(agent.can_leave_keys_outside(), about.provider.is_some(), "{runtime:?}");
         }
     }

@@ -16,7 +16,7 @@ pub fn writable(roster: &Roster) -> Vec<PathBuf> {
 
 fn of_agent(agent: &Agent) -> Vec<PathBuf> {
     let is_shared = |kind| kind == IsolationKind::Shared;
-    let in_place = is_shared(agent.isolation().kind)
+    let in_place = is_shared(agent.isolation.kind)
         || agent.schedules.iter().any(|schedule| is_shared(schedule.isolation.kind));
     let mut found = Vec::new();
     for asked in agent.sandboxes().filter(|asked| asked.kind != SandboxKind::None) {
@@ -40,6 +40,7 @@ fn placed(base: &Path, path: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use cowhand_core::sandbox::Sandbox;
+    use cowhand_core::workspace::Isolation;
 
     use super::*;
 
@@ -52,8 +53,10 @@ mod tests {
         let agent = |name: &str, sandbox: Option<serde_json::Value>, isolation: Option<&str>| {
             let mut agent = Agent::new(name.parse().unwrap());
             agent.directory = root.join("desk");
-            agent.settings.sandbox = sandbox.map(|value| serde_json::from_value::<Sandbox>(value).unwrap());
-            agent.settings.isolation = isolation.map(|value| serde_json::from_value(value.into()).unwrap());
+            let rules = |value| serde_json::from_value::<Sandbox>(value).unwrap().rules();
+            agent.sandbox_rules = sandbox.map(rules);
+            let rules = |value: &str| serde_json::from_value::<Isolation>(value.into()).unwrap().rules();
+            agent.isolation = isolation.map(rules).unwrap_or_default();
             agent
         };
         let of = |agent| {

@@ -249,7 +249,7 @@ async fn what_a_run_may_need_is_learnt(place: Place) {
         (over.spent, over.reserved, over.needed, over.fits_after_running()),
         (1_000_000, 4_000_000, 1_000_000, true)
     );
-    let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
+    let agent = Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
     let (own, dearest) = ledger.agents[&"coder".parse().unwrap()];
     assert_eq!((own.day.microdollars, own.committed.microdollars), (1_000_000, 4_000_000));
@@ -279,7 +279,7 @@ async fn what_nobody_told_is_assumed(place: Place) {
     let of_jobs: Vec<_> = jobs.into_iter().map(|job| (job.job, job.amount.microdollars)).collect();
     assert_eq!(of_jobs, [(second, 3_000_000), (first, 1_000_000)]);
     // What is assumed says nothing about what the next one will need.
-    let agent = Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) };
+    let agent = Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) };
     let ledger = store.spending(&Roster::of(vec![agent]), at(2)).await.unwrap();
     let (_, dearest) = ledger.agents[&"coder".parse().unwrap()];
     assert_eq!((dearest.microdollars, dearest.tokens), (None, Some(10_000)));
@@ -296,10 +296,6 @@ async fn a_command_that_uses_no_model_learns_to_share(place: Place) {
     store.settle(first, epoch, completed(None), Retry::default(), at(2)).await.unwrap();
     claimed(&store, &second, limits()).await;
     claimed(&store, &other, limits()).await;
-}
-
-fn budget_settings(dollars: f64) -> cowhand_core::shape::AgentConfig {
-    cowhand_core::shape::AgentConfig { budget: Some(per_day(dollars)), ..Default::default() }
 }
 
 async fn a_run_is_told_what_it_passes(place: Place) {
@@ -424,8 +420,7 @@ async fn days_are_those_of_the_zone(place: Place) {
         let Claim::Claimed { epoch, .. } = claim else { panic!("{claim:?}") };
         store.settle(id, epoch, completed(Some(cost(dollars))), Retry::default(), now).await.unwrap();
     }
-    let mut roster =
-        Roster::of(vec![Agent { settings: budget_settings(5.0), ..Agent::new("coder".parse().unwrap()) }]);
+    let mut roster = Roster::of(vec![Agent { budget: per_day(5.0), ..Agent::new("coder".parse().unwrap()) }]);
     roster.zone = "Asia/Kathmandu".parse().unwrap();
     let day = async |now| store.spending(&roster, now).await.unwrap().fleet.day.microdollars;
     assert_eq!(day(midnight - SignedDuration::from_secs(1)).await, 3_000_000, "nothing lies ahead of now");

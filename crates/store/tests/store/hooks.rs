@@ -1,13 +1,12 @@
 //! Hooks that are owed: with the end of the job, in order, by one at a time.
 
 use cowhand_core::attempt::Settlement;
-use cowhand_core::hook::{HookRun, HookState};
+use cowhand_core::hook::{Hook, HookAction, HookEvent, HookRun, HookState, Hooks, SHELL_HOOK_TIMEOUT};
 use cowhand_core::id::JobId;
 use cowhand_core::job::{ErrorKind, FailReason, JobError, Outcome};
 use cowhand_core::policy::Retry;
 use cowhand_core::retention::RetentionLimit;
 use cowhand_core::roster::Roster;
-use cowhand_core::shape::{Hook, HookAction, HookEvent, Hooks};
 use cowhand_store::{CancelOutcome, Claim, HookEnd, Settled, Store, TakenHook};
 use jiff::SignedDuration;
 use serde_json::json;
@@ -27,16 +26,16 @@ on_both! {
     two_who_take_get_different_ones,
 }
 
-fn hook(on_events: Option<Vec<HookEvent>>) -> Hook {
-    let action = HookAction::Shell { command: "true".into(), timeout: None };
-    Hook { name: None, continue_on_error: None, on_events, when: None, action }
+fn hook(on_events: Vec<HookEvent>) -> Hook {
+    let action = HookAction::Shell { command: "true".into(), timeout: SHELL_HOOK_TIMEOUT };
+    Hook { name: None, continue_on_error: true, on_events, when: None, action }
 }
 
 /// Three after each run, the second only after those that were cancelled; one after errors.
 fn with_hooks() -> Roster {
     let mut roster = roster(&[HOURLY]);
-    let after_run = vec![hook(None), hook(Some(vec![HookEvent::Cancelled])), hook(None)];
-    roster.agents[0].settings.hooks = Some(Hooks { after_run, on_error: vec![hook(None)] });
+    let after_run = vec![hook(vec![]), hook(vec![HookEvent::Cancelled]), hook(vec![])];
+    roster.agents[0].hooks = Hooks { after_run, on_error: vec![hook(vec![])] };
     roster
 }
 

@@ -6,9 +6,9 @@ use cowhand_core::job::{Closing, ErrorKind, FailReason, JobError, JobStatus, New
 use cowhand_core::policy::Retry;
 use cowhand_core::report::{Report, ReportedOutcome};
 use cowhand_core::schedule::{FiringOutcome, SkipReason};
-use cowhand_core::shape::WorkSource;
 use cowhand_core::trigger::{FiringContext, FiringKey};
 use cowhand_core::work::{ReleaseOptions, WorkItem, WorkOutcome};
+use cowhand_core::work_source::ConfiguredSource;
 use cowhand_store::{
     CancelOutcome, Claim, FailedItem, ItemState, NewItemClaim, OfFiring, Settled, Store, TakePreparing,
     Taken, Unless,
@@ -47,7 +47,7 @@ fn item(id: &str) -> WorkItem {
 }
 
 fn taking(id: &str) -> NewItemClaim {
-    let source: WorkSource =
+    let source: ConfiguredSource =
         serde_json::from_value(json!({"type": "files", "path": "tasks", "max_item_attempts": 2})).unwrap();
     NewItemClaim {
         queue: "files tasks".to_owned(),

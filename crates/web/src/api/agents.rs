@@ -132,7 +132,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
     for agent in &roster.agents {
         let last_job = newest.remove(&agent.name).map(LastJob::from);
         // Only agents with `followups` may ask for one, so the jobs of others are never refused.
-        let refused = match &agent.settings.followups {
+        let refused = match &agent.followups {
             Some(followups) if followups.max.is_some() => api.store.last_refusal(agent.name.clone()).await?,
             _ => None,
         };
@@ -145,7 +145,7 @@ pub(super) async fn views_and_counts(api: &Api) -> Result<(Vec<AgentView>, Agent
 }
 
 fn untaken_work(agent: &Agent) -> Option<String> {
-    let source = agent.settings.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
+    let source = agent.work_source.as_ref().filter(|_| agent.leaves_its_work_source())?;
     Some(format!("{} {}", source.name(), source.place()))
 }
 
@@ -159,7 +159,7 @@ impl AgentView {
         });
         Self {
             name: agent.name.clone(),
-            description: agent.settings.description.clone(),
+            description: agent.description.clone(),
             runtime: runtime(agent).to_owned(),
             directory: agent.directory.display().to_string(),
             schedules: agent.schedules.iter().map(|schedule| schedule.name.clone()).collect(),

@@ -8,7 +8,8 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use cowhand_core::id::JobId;
 use cowhand_core::job::JobStatus;
-use cowhand_core::shape::Runtime;
+use cowhand_core::roster::Agent;
+use cowhand_core::runtime::Runtime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +48,7 @@ pub(super) async fn session(
     let agent = agent.agent(job.agent());
     let runtime = match &stored.runtime {
         Some(name) => Runtime::named(name).ok_or_else(none)?,
-        None => agent.and_then(|agent| agent.settings.runtime).unwrap_or_default(),
+        None => agent.map(Agent::runtime).unwrap_or_default(),
     };
     let command = description::interactive(runtime, &stored.session_id)
         .map_err(|refusal| ApiProblem::conflict(refusal.to_string()))?;

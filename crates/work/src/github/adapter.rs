@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use cowhand_core::github;
-use cowhand_core::shape;
 use cowhand_core::work::{
     ClaimFailureReason, ClaimResult, FetchOptions, FetchResult, Priority, ReleaseOptions, ReleaseResult,
     WorkItem, WorkItemId, WorkResult,
 };
+use cowhand_core::work_source::ConfiguredSource;
 use serde_json::{Map, json};
 
 use super::client::GitHubClient;
@@ -34,7 +34,7 @@ pub struct GitHubWorkSource {
 }
 
 impl GitHubWorkSource {
-    pub fn from_config(source: &shape::WorkSource, setting: &SourceContext) -> Result<Self, WorkSourceError> {
+    pub fn from_config(source: &ConfiguredSource, setting: &SourceContext) -> Result<Self, WorkSourceError> {
         let (settings, auth) = GitHubSettings::from_config(source)?;
         Self::new(settings, auth, setting)
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cowhand_core::github;
-use cowhand_core::shape;
+use cowhand_core::work_source::{ConfiguredSource, IssueLabels, default_exclude_labels};
 
 use super::quota::RateLimitWarning;
 use super::retry::RetryOptions;
@@ -45,11 +45,12 @@ pub enum Claiming {
 impl GitHubSettings {
     /// Returns the default settings.
     pub fn new(repo: impl Into<String>) -> Self {
+        let IssueLabels { ready, in_progress } = IssueLabels::default();
         Self {
             repo: repo.into(),
-            ready: "ready".into(),
-            in_progress: "agent-working".into(),
-            exclude_labels: vec!["blocked".into(), "wip".into()],
+            ready,
+            in_progress,
+            exclude_labels: default_exclude_labels(),
             cleanup_on_failure: true,
             api_url: DEFAULT_API_URL.into(),
             retry: RetryOptions::default(),
@@ -61,8 +62,8 @@ impl GitHubSettings {
     }
 
     /// Reads the settings and credentials.
-    pub(super) fn from_config(source: &shape::WorkSource) -> Result<(Self, &github::Auth), WorkSourceError> {
-        let shape::WorkSource::Github {
+    pub(super) fn from_config(source: &ConfiguredSource) -> Result<(Self, &github::Auth), WorkSourceError> {
+        let ConfiguredSource::Github {
             repo, labels, exclude_labels, cleanup_on_failure, api_url, auth, ..
         } = source
         else {
@@ -71,20 +72,14 @@ impl GitHubSettings {
         let repo = repo.as_ref().ok_or_else(|| {
             WorkSourceError::Config("work_source: repo is missing; expected owner/repo".into())
         })?;
-        let mut settings = Self::new(repo);
-        if let Some(ready) = &labels.ready {
-            settings.ready.clone_from(ready);
-        }
-        if let Some(in_progress) = &labels.in_progress {
-            settings.in_progress.clone_from(in_progress);
-        }
-        if let Some(exclude_labels) = exclude_labels {
-            settings.exclude_labels.clone_from(exclude_labels);
-        }
-        if let Some(api_url) = api_url {
-            settings.api_url.clone_from(api_url);
-        }
-        settings.cleanup_on_failure = cleanup_on_failure.unwrap_or(true);
+        let settings = Self {
+            ready: labels.ready.clone(),
+            in_progress: labels.in_progress.clone(),
+            exclude_labels: exclude_labels.clone(),
+            cleanup_on_failure: *cleanup_on_failure,
+            api_url: api_url.clone().unwrap_or_else(|| DEFAULT_API_URL.to_owned()),
+            ..Self::new(repo)
+        };
         Ok((settings, auth))
     }
 }

@@ -37,7 +37,7 @@ fn state(schedule: &str, state: ScheduleState) -> Scene {
 /// Creates an agent with a daily budget of five dollars, with these spent and reserved amounts.
 fn poor(schedule: &str, spent: u64, reserved: u64) -> Scene {
     let mut scene = Scene::new(schedule);
-    scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });
+    scene.roster.agents[0].budget = Budget { per_day_usd: Some(5.0), ..Budget::default() };
     let dollars = |dollars: u64| Amount { microdollars: dollars * 1_000_000, tokens: 0 };
     let (spent, committed) = (dollars(spent), dollars(reserved));
     let own = Spending { day: spent, month: spent, reported: Amount::default(), committed };
@@ -48,7 +48,7 @@ fn poor(schedule: &str, spent: u64, reserved: u64) -> Scene {
 
 fn parked(schedule: &str, until: &str) -> Scene {
     let mut scene = Scene::new(schedule);
-    scene.roster.agents[0].settings.provider = Some("shared".to_owned());
+    scene.roster.agents[0].program.provider = Some("shared".to_owned());
     let parked = Parked {
         provider: "shared".into(),
         since: at("09:00"),

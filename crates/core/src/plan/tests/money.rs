@@ -9,7 +9,7 @@ const OFTEN: &str = r#"{"type":"interval","interval":"1h"}"#;
 /// The agent may spend five dollars a day; `spent` is spent, and `reserved` is reserved by running attempts.
 fn scene(schedule: &str, spent: u64, reserved: u64) -> Scene {
     let mut scene = Scene::new(schedule);
-    scene.roster.agents[0].settings.budget = Some(Budget { per_day_usd: Some(5.0), ..Budget::default() });
+    scene.roster.agents[0].budget = Budget { per_day_usd: Some(5.0), ..Budget::default() };
     let dollars = |dollars: u64| Amount { microdollars: dollars * 1_000_000, tokens: 0 };
     let (spent, committed) = (dollars(spent), dollars(reserved));
     let own = Spending { day: spent, month: spent, reported: Amount::default(), committed };

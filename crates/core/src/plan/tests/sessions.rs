@@ -1,13 +1,11 @@
 //! Jobs that share a session run one after the other.
 
 use super::*;
-use crate::session::SessionPolicy;
-use crate::shape;
+use crate::session::{Session, SessionPolicy};
 
 fn with_policy(policy: SessionPolicy, items: &[Option<&str>]) -> Scene {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);
-    let session = shape::Session { policy: Some(policy), ..shape::Session::default() };
-    scene.roster.agents[0].settings.session = Some(session);
+    scene.roster.agents[0].session = Session { policy, ..Session::default() };
     for (number, item) in items.iter().enumerate() {
         scene = scene.job("hand", if number == 0 { RUNNING } else { PENDING });
         let agent = scene.roster.agents[0].clone();
@@ -24,7 +22,7 @@ fn with_policy(policy: SessionPolicy, items: &[Option<&str>]) -> Scene {
 #[test]
 fn commands_do_not_wait_for_a_session() {
     let mut scene = with_policy(SessionPolicy::Continue, &[None; 3]);
-    scene.roster.agents[0].settings.runtime = Some(shape::Runtime::Command);
+    scene.roster.agents[0].program.runtime = crate::runtime::Runtime::Command;
     assert_eq!(scene.plan("10:00"), "start 2 | start 3");
 }
 

@@ -3,12 +3,19 @@
 use super::*;
 use crate::provider::{Parked, Provider};
 
+/// Returns the agent with the program and the fallbacks of a config.
+fn configured(config: &str, agent: Agent) -> Agent {
+    let Agent { program, fallbacks, .. } =
+        Agent::from_config(agent.name.clone(), serde_json::from_str(config).unwrap());
+    Agent { program, fallbacks, ..agent }
+}
+
 /// Agents `a` and `b` with a pending job each, and optionally a running job of `a`.
 fn scene(limits: Provider, running: bool, parked_until: Option<&str>, last_start: Option<&str>) -> Scene {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).max(9);
     scene.roster.agents.push(Agent::new("b".parse().unwrap()));
     for agent in &mut scene.roster.agents {
-        agent.settings.provider = Some("shared".to_owned());
+        agent.program.provider = Some("shared".to_owned());
     }
     scene.roster.providers.insert("shared".to_owned(), limits);
     if running {
@@ -45,7 +52,7 @@ fn what_starts_at_a_provider() {
         ("too soon", scene(paced(), false, None, Some("09:55")), "10:00", "wake 10:05"),
     ]);
     let mut other = scene(any(), false, Some("11:30"), None);
-    other.roster.agents[1].settings.provider = Some("own".into());
+    other.roster.agents[1].program.provider = Some("own".into());
     assert_eq!(other.plan("10:00"), "start 2 | wake 11:30", "somebody else's limit");
 }
 
@@ -61,7 +68,8 @@ fn what_stands_in_for_a_provider_that_is_used_up() {
     };
     let with = |parked: Option<&str>, fallback: &str| {
         let mut scene = scene(Provider::default(), false, parked, None);
-        scene.roster.agents[0].settings.fallback = serde_json::from_str(fallback).unwrap();
+        let own = format!(r#"{{"provider":"shared","fallback":{fallback}}}"#);
+        scene.roster.agents[0] = configured(&own, scene.roster.agents[0].clone());
         scene
     };
     let two = r#"[{"model":"small"},{"runtime":"codex"}]"#;
@@ -85,7 +93,7 @@ fn what_stands_in_for_a_provider_that_is_used_up() {
 /// that the job waits for.
 fn resumed(own: &str, resumes: Option<(&str, &str)>, used_up: &[(&str, &str)]) -> String {
     let mut scene = Scene::new(r#"{"type":"manual"}"#).job("agent", PENDING);
-    scene.roster.agents[0].settings = serde_json::from_str(own).unwrap();
+    scene.roster.agents[0] = configured(own, scene.roster.agents[0].clone());
     let job = &mut scene.snapshot.jobs[0];
     if let Some((runtime, provider)) = resumes {
         (job.resumes, job.provider) = (Some(runtime.to_owned()), Some(provider.to_owned()));
@@ -150,9 +158,8 @@ fn what_has_begun_goes_on_only_where_its_session_can() {
 
 #[test]
 fn as_what_an_attempt_runs() {
-    let mut agent = Agent::new("a".parse().unwrap());
     let fallback = r#"{"fallback":[{"provider":"second"},{"runtime":"codex"},{"runtime":"command"}]}"#;
-    agent.settings = serde_json::from_str(fallback).unwrap();
+    let agent = configured(fallback, Agent::new("a".parse().unwrap()));
     for (provider, runtime, expected) in [
         (Some("claude"), Some("claude"), None),
         (Some("second"), Some("claude"), Some(0)),
@@ -167,16 +174,15 @@ fn as_what_an_attempt_runs() {
 
 #[test]
 fn what_a_fallback_changes() {
-    let mut agent = Agent::new("a".parse().unwrap());
-    agent.settings = serde_json::from_str(
+    let agent = configured(
         r#"{"model":"big","provider":"mine","env":{"A":"1","B":"2"},
             "fallback":[{"model":"small","env":{"B":"3"}},{"runtime":"codex"},{"runtime":"cli","provider":"other"}]}"#,
-    )
-    .unwrap();
+        Agent::new("a".parse().unwrap()),
+    );
     let told = |number| {
         let agent = agent.fallback(number)?;
-        let env = agent.settings.env["B"].clone();
-        Some((agent.provider().map(str::to_owned), agent.settings.model.clone(), env))
+        let env = agent.program.env["B"].clone();
+        Some((agent.provider().map(str::to_owned), agent.program.model.clone(), env))
     };
     let some = |text: &str| Some(text.to_owned());
     assert_eq!(told(0), Some((some("mine"), some("small"), "3".to_owned())));

@@ -6,7 +6,7 @@ use crate::breaker::Pause;
 impl Scene {
     fn takes_work(mut self) -> Self {
         let source = serde_json::json!({"type": "files", "path": "tasks"});
-        self.roster.agents[0].settings.work_source = Some(serde_json::from_value(source).unwrap());
+        self.roster.agents[0].schedules[0].work_source = Some(serde_json::from_value(source).unwrap());
         self
     }
 
@@ -187,8 +187,6 @@ fn a_job_that_was_put_back_keeps_its_place() {
 fn a_schedule_that_waits_gets_a_free_place_before_more_items_are_taken() {
     let second = |name: &str, due: Option<&str>| {
         let mut scene = polling().max(2).fill();
-        let source = scene.roster.agents[0].settings.work_source.take();
-        scene.roster.agents[0].schedules[0].work_source = source;
         let id = scene.add(name, r#"{"type":"interval","interval":"1m"}"#);
         let record = scene.snapshot.schedules.get_mut(&id).unwrap();
         record.looked(at("10:00").into());

@@ -1,9 +1,9 @@
 //! Decides whether the authors of the text of a firing or an item are trusted.
 
 use anyhow::Context;
-use cowhand_core::shape;
 use cowhand_core::trust::{Head, Question, TextOrigin, Trust, TrustVerdict, judge, judge_again};
 use cowhand_core::work::WorkItem;
+use cowhand_core::work_source::ConfiguredSource;
 
 use super::prepare::{PreparedFiring, Preparer};
 use crate::trigger::GithubAccess;
@@ -50,12 +50,12 @@ impl Preparer<'_> {
         let trusts = firing.agent.trusts(Some(firing.schedule));
         let place = match For::schedule(firing.agent, firing.schedule).config() {
             _ if trusts.is_empty() => return Ok(TrustVerdict::Trusted),
-            None | Some(shape::WorkSource::Files { .. }) => return Ok(TrustVerdict::Trusted),
-            Some(shape::WorkSource::Github { repo, api_url, auth, .. }) => {
+            None | Some(ConfiguredSource::Files { .. }) => return Ok(TrustVerdict::Trusted),
+            Some(ConfiguredSource::Github { repo, api_url, auth, .. }) => {
                 let repo = repo.clone().unwrap_or_default();
                 Some(RepositoryAccess { repo, api_url: api_url.clone(), auth: auth.clone() })
             }
-            Some(shape::WorkSource::Custom { .. }) => None,
+            Some(ConfiguredSource::Custom { .. }) => None,
         };
         let mut origin = TextOrigin::of_item(item, place.as_ref().map(|place| place.repo.as_str()));
         self.answer(&mut origin, &trusts, place.map(PermissionApi::Rest)).await?;

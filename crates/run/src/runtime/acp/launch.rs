@@ -2,12 +2,10 @@
 
 use std::path::Path;
 
-use cowhand_core::shape::{McpServer, McpTransport};
+use cowhand_core::mcp::{McpServer, McpTransport};
 use serde_json::{Value, json};
 
-use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, OWN_PROGRAM, transport,
-};
+use super::super::description::{Capabilities, CommandLine, Description, LaunchRequest, OWN_PROGRAM};
 use super::super::gemini::ChatRecord;
 use super::super::{Reader, SessionChoice};
 use super::Acp;
@@ -32,23 +30,22 @@ pub(in super::super) const DESCRIPTION: Description = Description {
 const INSTRUCTIONS_FILE: &str = "acp.json";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let settings = &order.agent.settings;
-    let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let agent = order.agent;
     let orders = Instructions {
-        command: settings.command.clone().unwrap_or_default(),
+        command: agent.program.command.clone(),
         session: match order.session {
             SessionChoice::Fresh | SessionChoice::FreshAs(_) => SessionRequest::Fresh,
             SessionChoice::Resume(id) => SessionRequest::Resume(id.clone()),
             SessionChoice::Fork { of, .. } => SessionRequest::Fork(of.clone()),
         },
-        model: settings.model.clone(),
+        model: agent.program.model.clone(),
         rules: PermissionRules {
-            mode: order.permission_mode(),
-            tools: settings.tools.clone(),
-            allowed: listed(&settings.allowed_tools),
-            denied: listed(&settings.denied_tools),
+            mode: agent.tools.mode,
+            tools: agent.tools.available.clone(),
+            allowed: agent.tools.allowed.clone(),
+            denied: agent.tools.denied.clone(),
         },
-        mcp_servers: settings.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
+        mcp_servers: agent.mcp_servers.iter().map(|(name, each)| server(name, each)).collect(),
         patience_ms: u64::try_from(STARTUP_TIMEOUT.as_millis()).unwrap_or(u64::MAX),
     };
     let resumes = match order.session {
@@ -59,7 +56,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     let program = orders.command.first().and_then(|program| Path::new(program).file_name());
     let is_gemini = program.is_some_and(|name| name == "gemini");
     let chat = is_gemini.then(|| ChatRecord::from_now_on(order.environment));
-    let spent = AcpUsage::by(settings.model.clone(), goes_on).with_record(chat);
+    let spent = AcpUsage::by(agent.program.model.clone(), goes_on).with_record(chat);
     CommandLine {
         argv: vec![
             OWN_PROGRAM.to_owned(),
@@ -78,14 +75,13 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
 /// Converts a server to the form of the protocol: maps are lists of names and values, and other transports than stdio
 /// have a type.
 fn server(name: &str, server: &McpServer) -> Value {
-    let pairs = |map: &Option<indexmap::IndexMap<String, String>>| -> Vec<Value> {
-        let map = map.iter().flatten();
-        map.map(|(name, value)| json!({ "name": name, "value": value })).collect()
+    let pairs = |map: &indexmap::IndexMap<String, String>| -> Vec<Value> {
+        map.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
     };
     let remote = |way: &str| json!({ "type": way, "name": name, "url": server.url, "headers": pairs(&server.headers) });
-    match transport(server) {
+    match server.transport {
         McpTransport::Stdio => json!({
-            "name": name, "command": server.command, "args": server.args.clone().unwrap_or_default(),
+            "name": name, "command": server.command, "args": server.args,
             "env": pairs(&server.env),
         }),
         McpTransport::Http => remote("http"),
@@ -107,8 +103,7 @@ mod tests {
             "tools": ["Read"], "allowed_tools": ["Bash"], "denied_tools": ["fetch"],
             "mcp_servers": {"s": {"command": "serve", "args": ["x"], "env": {"TOKEN": "canary"}},
                             "h": {"url": "http://x", "headers": {"A": "b"}}, "e": {"type": "sse", "url": "http://y"}}}"#;
-        let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings = serde_json::from_str(settings).unwrap();
+        let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let environment = HashMap::new();
         let session = SessionChoice::Resume("s-1".to_owned());
         let order = LaunchRequest {

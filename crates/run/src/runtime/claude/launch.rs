@@ -2,17 +2,15 @@
 
 use std::path::PathBuf;
 
-use cowhand_core::ask::ASK_TIMEOUT;
-use cowhand_core::interval::Interval;
 use cowhand_core::job::JobUsage;
-use cowhand_core::permission::{Permissions, Rule};
-use cowhand_core::shape::{McpServer, PermissionMode, Plugin, SettingSource};
+use cowhand_core::mcp::McpServer;
+use cowhand_core::permission::{PermissionMode, Permissions, Rule};
+use cowhand_core::runtime::{Plugin, SettingSource};
 use indexmap::IndexMap;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::super::description::{
     Capabilities, CommandLine, Description, LaunchRequest, ProviderAccess, RuntimePath, by_variables,
-    transport,
 };
 use super::super::result_line::per_model;
 use super::super::{Reader, SessionChoice, record};
@@ -64,11 +62,9 @@ impl ClaudeLaunch {
             ("--disallowedTools", some(&self.denied_tools)),
             ("--setting-sources", self.setting_sources.as_ref().map(|list| list.join(","))),
         ];
-        let plugins = self.plugins.iter().map(|plugin| match plugin {
-            Plugin::Local { path, skip_mcp_discovery: Some(true), .. } => {
-                ("--plugin-dir-no-mcp", Some(path.clone()))
-            }
-            Plugin::Path(path) | Plugin::Local { path, .. } => ("--plugin-dir", Some(path.clone())),
+        let plugins = self.plugins.iter().map(|plugin| {
+            let option = if plugin.skip_mcp_discovery { "--plugin-dir-no-mcp" } else { "--plugin-dir" };
+            (option, Some(plugin.path.clone()))
         });
         let options = options.into_iter().chain(plugins);
         let options = options.filter_map(|(name, value)| Some([name.to_owned(), value?])).flatten();
@@ -120,44 +116,41 @@ const MCP_FILE: &str = "mcp.json";
 const PROMPT_FILE: &str = "system-prompt.md";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let settings = &order.agent.settings;
+    let agent = order.agent;
     let word = |source: &SettingSource| match source {
         SettingSource::User => "user".to_owned(),
         SettingSource::Project => "project".to_owned(),
         SettingSource::Local => "local".to_owned(),
     };
     let before = before(order);
-    let servers = (!settings.mcp_servers.is_empty()).then(|| mcp(&settings.mcp_servers));
-    let asks = order.permission_mode() == PermissionMode::Ask;
+    let servers = (!agent.mcp_servers.is_empty()).then(|| mcp(&agent.mcp_servers));
+    let asks = agent.tools.mode == PermissionMode::Ask;
     let launch = ClaudeLaunch {
-        model: settings.model.clone(),
-        max_turns: order.max_turns(),
-        permission_mode: Some(permission_mode(order.permission_mode()).to_owned()),
-        system_prompt_file: settings.system_prompt.as_ref().map(|_| order.file(PROMPT_FILE)),
-        tools: settings.tools.clone().filter(|tools| !tools.is_empty()),
-        allowed_tools: settings.allowed_tools.clone().unwrap_or_default(),
-        denied_tools: settings.denied_tools.clone().unwrap_or_default(),
-        setting_sources: match &settings.setting_sources {
+        model: agent.program.model.clone(),
+        max_turns: agent.max_turns,
+        permission_mode: Some(permission_mode(agent.tools.mode).to_owned()),
+        system_prompt_file: agent.system_prompt.as_ref().map(|_| order.file(PROMPT_FILE)),
+        tools: agent.tools.available.clone().filter(|tools| !tools.is_empty()),
+        allowed_tools: agent.tools.allowed.clone(),
+        denied_tools: agent.tools.denied.clone(),
+        setting_sources: match &agent.claude.setting_sources {
             Some(sources) => Some(sources.iter().map(word).collect()),
             // Settings in the working directory must not allow what a person has to be asked.
             None => asks.then(|| vec![word(&SettingSource::User)]),
         },
-        settings: settings.permissions.as_ref().filter(|_| asks).map(own_rules),
+        settings: agent.tools.permissions.as_ref().filter(|_| asks).map(own_rules),
         permission_prompt_tool: asks.then(|| "mcp__cowhand__approve".to_owned()),
         mcp_config_file: servers.as_ref().map(|_| order.file(MCP_FILE)),
-        plugins: settings.plugins.clone().unwrap_or_default(),
-        partial_messages: settings.partial_messages.unwrap_or(false),
+        plugins: agent.claude.plugins.clone(),
+        partial_messages: agent.claude.partial_messages,
         // Claude counts the cost of the whole session.
-        max_budget: settings
-            .budget
-            .and_then(|budget| budget.per_job_usd)
-            .map(|left| left + before.total_cost_usd.unwrap_or_default()),
+        max_budget: agent.budget.per_job_usd.map(|left| left + before.total_cost_usd.unwrap_or_default()),
         session: order.session.clone(),
     };
-    let prompt = settings.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
+    let prompt = agent.system_prompt.clone().map(|prompt| (PROMPT_FILE.to_owned(), prompt));
     // The timeout of the tool is a little longer than that of an answer.
-    let timeout = settings.ask_timeout.map_or(ASK_TIMEOUT, Interval::duration);
-    let patience = asks.then(|| ("MCP_TOOL_TIMEOUT", (timeout.as_secs() * 1000 + 600_000).to_string()));
+    let patience =
+        asks.then(|| ("MCP_TOOL_TIMEOUT", (agent.ask_timeout.as_secs() * 1000 + 600_000).to_string()));
     CommandLine {
         argv: std::iter::once("claude".to_owned()).chain(launch.arguments()).collect(),
         // An agent must not update the program that other agents use.
@@ -201,15 +194,7 @@ fn own_rules(permissions: &Permissions) -> String {
 
 /// Returns the MCP servers. Claude uses the same form as the config.
 fn mcp(servers: &IndexMap<String, McpServer>) -> Value {
-    let servers = servers.iter().map(|(name, server)| {
-        let transport = transport(server);
-        let mut server = json!(McpServer { transport: Some(transport), ..server.clone() });
-        if let Some(fields) = server.as_object_mut() {
-            fields.retain(|_, value| !value.is_null());
-        }
-        (name.clone(), server)
-    });
-    json!({ "mcpServers": servers.collect::<Map<_, _>>() })
+    json!({ "mcpServers": servers })
 }
 
 const fn permission_mode(mode: PermissionMode) -> &'static str {
@@ -226,8 +211,6 @@ const fn permission_mode(mode: PermissionMode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use cowhand_core::shape::PluginKind;
-
     use super::*;
 
     #[test]
@@ -261,12 +244,8 @@ mod tests {
             (
                 ClaudeLaunch {
                     plugins: vec![
-                        Plugin::Path("a".into()),
-                        Plugin::Local {
-                            kind: PluginKind::Local,
-                            path: "b".into(),
-                            skip_mcp_discovery: Some(true),
-                        },
+                        Plugin { path: "a".into(), skip_mcp_discovery: false },
+                        Plugin { path: "b".into(), skip_mcp_discovery: true },
                     ],
                     ..plain()
                 },

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
+use cowhand_core::mcp::{McpServer, McpTransport};
+use cowhand_core::permission::PermissionMode;
 use serde_json::json;
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath, transport,
+    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath,
 };
 use super::super::{Reader, SessionChoice};
 use super::{Codex, rollout};
@@ -48,24 +49,24 @@ fn lead(lead: &mut Lead<'_>) {
 }
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let settings = &order.agent.settings;
+    let agent = order.agent;
     // A directory in the config is allowed, whether it is a repository or not.
     let mut argv: Vec<String> =
         ["codex", "exec", "--json", "--skip-git-repo-check"].map(str::to_owned).into();
     let mut set = |key: &str, value: &str| argv.extend(["-c".to_owned(), format!("{key}={value}")]);
-    set("sandbox_mode", &json!(sandbox(order.permission_mode())).to_string());
+    set("sandbox_mode", &json!(sandbox(agent.tools.mode)).to_string());
     // There is nobody to ask.
     set("approval_policy", &json!("never").to_string());
-    if let Some(prompt) = &settings.system_prompt {
+    if let Some(prompt) = &agent.system_prompt {
         set("developer_instructions", &json!(prompt).to_string());
     }
     let mut private = Private::default();
-    for (place, (name, server)) in settings.mcp_servers.iter().enumerate() {
+    for (place, (name, server)) in agent.mcp_servers.iter().enumerate() {
         for (key, value) in private.server(order.folder, place, server) {
             set(&format!("mcp_servers.{}.{key}", plain(name)), &value);
         }
     }
-    argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
+    argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
     let before = match order.session {
         SessionChoice::Fresh | SessionChoice::FreshAs(_) => None,
         SessionChoice::Resume(id) => Some(("resume", id)),
@@ -85,7 +86,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         reader: Reader::Codex(Codex {
             before: used,
             home: Some(order.home("CODEX_HOME", ".codex")),
-            model: settings.model.clone(),
+            model: agent.program.model.clone(),
             ..Codex::default()
         }),
     }
@@ -118,7 +119,7 @@ impl Private {
     /// Returns the keys of a server with their values in TOML, which includes JSON's strings, numbers and lists.
     fn server(&mut self, folder: &Path, place: usize, server: &McpServer) -> Vec<(&'static str, String)> {
         let mut keys = Vec::new();
-        if transport(server) == McpTransport::Stdio {
+        if server.transport == McpTransport::Stdio {
             // Codex takes a server's environment only from its config and arguments, so a script sets it.
             let name = format!("mcp-{place}.sh");
             keys.push(("command", json!("sh").to_string()));
@@ -126,7 +127,7 @@ impl Private {
             self.files.push((name, script(server)));
         } else {
             keys.push(("url", json!(server.url.as_deref().unwrap_or_default()).to_string()));
-            let headers = server.headers.iter().flatten().enumerate().map(|(header, (name, value))| {
+            let headers = server.headers.iter().enumerate().map(|(header, (name, value))| {
                 let variable = format!("COWHAND_MCP_{place}_{header}");
                 let named = format!("{} = {}", json!(name), json!(variable));
                 self.environment.push((variable, value.clone()));
@@ -144,10 +145,11 @@ impl Private {
 
 /// Writes a script that sets the environment and executes the server.
 fn script(server: &McpServer) -> String {
-    let environment = server.env.iter().flatten();
-    let set = environment
+    let set = server
+        .env
+        .iter()
         .map(|(name, value)| format!("export {}={}\n", plain(name).replace('-', "_"), quoted(value)));
-    let words = server.command.iter().chain(server.args.iter().flatten()).map(|word| quoted(word));
+    let words = server.command.iter().chain(&server.args).map(|word| quoted(word));
     format!("{}exec {}\n", set.collect::<String>(), words.collect::<Vec<_>>().join(" "))
 }
 
@@ -165,8 +167,7 @@ mod tests {
     use super::*;
 
     fn plan_of(settings: &str, session: &SessionChoice) -> CommandLine {
-        let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings = serde_json::from_str(settings).unwrap();
+        let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let environment = HashMap::new();
         plan(&LaunchRequest { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
     }

@@ -1,6 +1,6 @@
 //! The command line of the Gemini CLI.
 
-use cowhand_core::shape::PermissionMode;
+use cowhand_core::permission::PermissionMode;
 use serde_json::json;
 
 use super::super::description::{
@@ -40,11 +40,11 @@ const POLICY_FILE: &str = "gemini-policy.toml";
 const PROMPT_FILE: &str = "system-prompt.md";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let settings = &order.agent.settings;
+    let agent = order.agent;
     let mut argv: Vec<String> =
         ["gemini", "--output-format", "stream-json", "--approval-mode"].map(str::to_owned).into();
-    argv.push(approval_mode(order.permission_mode()).to_owned());
-    argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
+    argv.push(approval_mode(agent.tools.mode).to_owned());
+    argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
     argv.extend(match order.session {
         SessionChoice::Resume(id) | SessionChoice::Fork { of: id, .. } => {
             vec!["--resume".to_owned(), id.clone()]
@@ -58,7 +58,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
         argv.extend(["--policy".to_owned(), order.file(POLICY_FILE).display().to_string()]);
         files.push((POLICY_FILE.to_owned(), rules));
     }
-    if let Some(prompt) = &settings.system_prompt {
+    if let Some(prompt) = &agent.system_prompt {
         let file = order.file(PROMPT_FILE).display().to_string();
         environment.push(("GEMINI_SYSTEM_MD".to_owned(), file));
         files.push((PROMPT_FILE.to_owned(), prompt.clone()));
@@ -103,21 +103,20 @@ const WRITING_TOOLS: [&str; 2] = ["replace", "write_file"];
 /// Returns a policy in TOML. It is a file, because system settings require paths that belong to root, and the settings
 /// of the user and the workspace must not be changed.
 fn rules(order: &LaunchRequest<'_>) -> String {
-    let settings = &order.agent.settings;
-    let listed = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let agent = order.agent;
     let mut rules = String::new();
-    let tools = listed(&settings.tools);
+    let tools = agent.tools.available.as_deref().unwrap_or_default();
     if !tools.is_empty() {
         rules += &rule("*", "deny", 300);
     }
-    for tool in tools.iter().filter(|tool| unasked(order.permission_mode(), tool)) {
+    for tool in tools.iter().filter(|tool| unasked(agent.tools.mode, tool)) {
         rules += &rule(tool, "allow", 400);
     }
-    for tool in listed(&settings.allowed_tools) {
-        rules += &rule(&tool, "allow", 500);
+    for tool in &agent.tools.allowed {
+        rules += &rule(tool, "allow", 500);
     }
-    for tool in listed(&settings.denied_tools) {
-        rules += &rule(&tool, "deny", 900);
+    for tool in &agent.tools.denied {
+        rules += &rule(tool, "deny", 900);
     }
     rules
 }
@@ -153,8 +152,7 @@ mod tests {
     use super::*;
 
     fn plan_of(settings: &str, session: &SessionChoice) -> CommandLine {
-        let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings = serde_json::from_str(settings).unwrap();
+        let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let environment = HashMap::new();
         plan(&LaunchRequest { agent: &agent, session, folder: Path::new("/p"), environment: &environment })
     }

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use cowhand_core::mcp::{McpServer, McpTransport};
+use cowhand_core::permission::PermissionMode;
 use cowhand_core::roster::Agent;
-use cowhand_core::shape::{McpServer, McpTransport, PermissionMode};
 use serde_json::{Map, Value, json};
 
 use super::super::description::{
-    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath, transport,
+    Capabilities, CommandLine, Description, LaunchRequest, Lead, ProviderAccess, RuntimePath,
 };
 use super::super::{Reader, SessionChoice};
 use super::Opencode;
@@ -50,7 +51,7 @@ fn provider(agent: &Agent) -> ProviderAccess {
 }
 
 fn provider_of(agent: &Agent) -> Option<&str> {
-    agent.settings.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
+    agent.program.model.as_deref()?.split_once('/').map(|(provider, _)| provider)
 }
 
 /// Sets the address of the provider, which OpenCode takes from its config only.
@@ -73,10 +74,10 @@ fn own_config(environment: &HashMap<String, String>) -> Value {
 const CONFIG_VARIABLE: &str = "OPENCODE_CONFIG_CONTENT";
 
 fn plan(order: &LaunchRequest<'_>) -> CommandLine {
-    let settings = &order.agent.settings;
-    let mode = order.permission_mode();
+    let agent = order.agent;
+    let mode = agent.tools.mode;
     let mut argv: Vec<String> = ["opencode", "run", "--format", "json"].map(str::to_owned).into();
-    argv.extend(settings.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
+    argv.extend(agent.program.model.iter().flat_map(|model| ["--model".to_owned(), model.clone()]));
     if mode == PermissionMode::BypassPermissions {
         argv.push("--auto".to_owned());
     }
@@ -92,7 +93,7 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
     }
     let mut config = own_config(order.environment);
     lay_over(&mut config, config_of(order));
-    let reader = Opencode { model: settings.model.clone(), ..Opencode::default() };
+    let reader = Opencode { model: agent.program.model.clone(), ..Opencode::default() };
     CommandLine {
         argv,
         // An agent must not update the program that other agents use.
@@ -105,17 +106,17 @@ fn plan(order: &LaunchRequest<'_>) -> CommandLine {
 }
 
 fn config_of(order: &LaunchRequest<'_>) -> Value {
-    let settings = &order.agent.settings;
+    let agent = order.agent;
     let mut config = json!({ "permission": permissions(order) });
-    let agent = if order.permission_mode() == PermissionMode::Plan { "plan" } else { "build" };
-    if let Some(prompt) = &settings.system_prompt {
-        config["agent"][agent]["prompt"] = json!(prompt);
+    let mode = if agent.tools.mode == PermissionMode::Plan { "plan" } else { "build" };
+    if let Some(prompt) = &agent.system_prompt {
+        config["agent"][mode]["prompt"] = json!(prompt);
     }
-    if let Some(turns) = order.max_turns() {
-        config["agent"][agent]["steps"] = json!(turns);
+    if let Some(turns) = agent.max_turns {
+        config["agent"][mode]["steps"] = json!(turns);
     }
-    if !settings.mcp_servers.is_empty() {
-        let servers = settings.mcp_servers.iter().map(|(name, each)| (name.clone(), server(each)));
+    if !agent.mcp_servers.is_empty() {
+        let servers = agent.mcp_servers.iter().map(|(name, each)| (name.clone(), server(each)));
         config["mcp"] = servers.collect::<Map<_, _>>().into();
     }
     config
@@ -124,15 +125,15 @@ fn config_of(order: &LaunchRequest<'_>) -> Value {
 /// Returns the permissions. There is nobody to ask, so what would need permission is refused; OpenCode itself would
 /// allow everything. Later rules win, so denials come last.
 fn permissions(order: &LaunchRequest<'_>) -> Value {
-    let settings = &order.agent.settings;
+    let agent = order.agent;
     let mut rules = Map::new();
-    if let Some(tools) = settings.tools.as_ref().filter(|tools| !tools.is_empty()) {
+    if let Some(tools) = agent.tools.available.as_ref().filter(|tools| !tools.is_empty()) {
         rules.insert("*".to_owned(), json!("deny"));
         for tool in tools {
             rule(&mut rules, tool, "allow");
         }
     }
-    match order.permission_mode() {
+    match agent.tools.mode {
         PermissionMode::Default | PermissionMode::DontAsk | PermissionMode::Plan | PermissionMode::Ask => {
             rules.insert("edit".to_owned(), json!("deny"));
             rules.insert("bash".to_owned(), json!("deny"));
@@ -142,8 +143,8 @@ fn permissions(order: &LaunchRequest<'_>) -> Value {
         }
         PermissionMode::BypassPermissions => {}
     }
-    settings.allowed_tools.iter().flatten().for_each(|tool| rule(&mut rules, tool, "allow"));
-    settings.denied_tools.iter().flatten().for_each(|tool| rule(&mut rules, tool, "deny"));
+    agent.tools.allowed.iter().for_each(|tool| rule(&mut rules, tool, "allow"));
+    agent.tools.denied.iter().for_each(|tool| rule(&mut rules, tool, "deny"));
     Value::Object(rules)
 }
 
@@ -167,13 +168,15 @@ fn rule(rules: &mut Map<String, Value>, tool: &str, verdict: &str) {
 }
 
 fn server(server: &McpServer) -> Value {
-    let McpServer { command, args, env, url, headers, timeout, .. } = server;
-    let mut fields = match transport(server) {
+    let McpServer { transport, command, args, env, url, headers, timeout, .. } = server;
+    let mut fields = match transport {
         McpTransport::Stdio => {
-            let words: Vec<&String> = command.iter().chain(args.iter().flatten()).collect();
-            json!({ "type": "local", "command": words, "environment": env })
+            let words: Vec<&String> = command.iter().chain(args).collect();
+            json!({ "type": "local", "command": words, "environment": (!env.is_empty()).then_some(env) })
         }
-        McpTransport::Http | McpTransport::Sse => json!({ "type": "remote", "url": url, "headers": headers }),
+        McpTransport::Http | McpTransport::Sse => {
+            json!({ "type": "remote", "url": url, "headers": (!headers.is_empty()).then_some(headers) })
+        }
     };
     fields["timeout"] = json!(timeout);
     if let Some(fields) = fields.as_object_mut() {
@@ -201,8 +204,7 @@ mod tests {
     use super::*;
 
     fn plan_of(settings: &str, session: &SessionChoice) -> (String, Value) {
-        let mut agent = Agent::new("coder".parse().unwrap());
-        agent.settings = serde_json::from_str(settings).unwrap();
+        let agent = Agent::from_config("coder".parse().unwrap(), serde_json::from_str(settings).unwrap());
         let environment = HashMap::from([(
             CONFIG_VARIABLE.to_owned(),
             r#"{"theme":"x","permission":{"webfetch":"deny"}}"#.to_owned(),

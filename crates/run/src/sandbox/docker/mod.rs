@@ -15,8 +15,7 @@ mod limits;
 
 use std::path::{Path, PathBuf};
 
-use cowhand_core::sandbox::Container;
-use cowhand_core::shape::DEFAULT_IMAGE;
+use cowhand_core::sandbox::{Container, DEFAULT_IMAGE};
 
 use crate::start::Contained;
 use engine::{ContainerEngine, EngineError};

@@ -36,9 +36,9 @@ pub fn views(
     };
     let fleet = only.is_none().then_some((BudgetScope::Fleet, None, roster.budget, ledger.fleet));
     let agents = roster.agents.iter().filter(|agent| only.is_none_or(|only| *only == agent.name));
-    let agents = agents.filter_map(|agent| {
+    let agents = agents.filter(|agent| !agent.budget.is_unlimited()).map(|agent| {
         let (spending, _) = ledger.agents.get(&agent.name).copied().unwrap_or_default();
-        Some((BudgetScope::Agent, Some(agent.name.clone()), agent.settings.budget?, spending))
+        (BudgetScope::Agent, Some(agent.name.clone()), agent.budget, spending)
     });
     let owners = fleet.into_iter().chain(agents);
     owners

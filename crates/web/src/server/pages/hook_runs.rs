@@ -48,8 +48,8 @@ fn output_block(said: &str) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use cowhand_core::hook::HookEvent;
     use cowhand_core::hook::{HookKind, HookList, HookState};
-    use cowhand_core::shape::HookEvent;
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The keys of `traces`: the destination of job traces.
+//! The destination of job traces: the keys of `traces`.
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;

@@ -2,12 +2,12 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use super::load::Loader;
-use super::node::{Location, Node};
-use super::problem::Problem;
+use super::super::load::Loader;
+use super::super::node::{Location, Node};
+use super::super::problem::Problem;
 
 /// Uses `web.host` and `web.port` of the root file as the server's address.
-pub(super) fn apply(loader: &mut Loader<'_>, root: &Node) {
+pub(in super::super) fn apply(loader: &mut Loader<'_>, root: &Node) {
     let Some(web) = root.get("web") else { return };
     if let Some(enabled) = web.get("enabled").filter(|enabled| enabled.text() == Some("false")) {
         let message = "`enabled: false` does nothing here: the API and webhooks are on the same server";

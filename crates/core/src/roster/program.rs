@@ -1,0 +1,29 @@
+//! The program of an agent, with the model and the account that it uses.
+
+use std::path::Path;
+
+use indexmap::IndexMap;
+
+use crate::runtime::Runtime;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    pub runtime: Runtime,
+    /// Program and arguments for the runtimes `command` and `acp`; others have their own program.
+    pub command: Vec<String>,
+    /// Model; none means that of the program.
+    pub model: Option<String>,
+    /// Its own provider; none means that it shares the provider of its runtime.
+    pub provider: Option<String>,
+    /// Environment variables, in addition to those that every agent gets.
+    pub env: IndexMap<String, String>,
+}
+
+impl Program {
+    /// Returns the runtime of the program. The program behind `runtime: acp` may have its own runtime.
+    pub fn known_runtime(&self) -> Runtime {
+        let name = self.command.first().and_then(|command| Path::new(command).file_name()?.to_str());
+        let known = name.and_then(Runtime::named);
+        known.filter(|_| self.runtime == Runtime::Acp).unwrap_or(self.runtime)
+    }
+}
