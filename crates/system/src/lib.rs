@@ -6,6 +6,7 @@ pub mod clock;
 pub mod closed;
 pub mod digest;
 pub mod fault;
+pub mod http;
 pub mod named_file;
 pub mod panic;
 pub mod remove;

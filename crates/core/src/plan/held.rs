@@ -65,8 +65,8 @@ impl<'a> Holds<'a> {
         Self(agent.schedules.iter().map(of_schedule).collect())
     }
 
-    /// Returns the reason why a job may not start. During a pause, jobs with an attempt continue, and jobs by hand
-    /// start; all other jobs of the schedule wait. Without its schedule no job starts.
+    /// Returns the reason why a job may not start. During a pause, jobs with an attempt continue, and jobs made by hand
+    /// start; all other jobs of the schedule wait. A job whose schedule was removed does not start.
     pub fn job(&self, job: &LiveJob) -> Option<ScheduleHold<'a>> {
         let schedule = job.schedule.filter(|_| matches!(job.state, LiveState::Pending { .. }))?;
         let Some(held) = self.0.get(&schedule) else { return Some(ScheduleHold::Removed) };

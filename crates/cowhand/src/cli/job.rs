@@ -104,19 +104,19 @@ impl JobArgs {
     }
 }
 
-/// Waits for the end of the job and returns it. `goes_on` is the note for a user who interrupts the wait.
+/// Waits for the end of the job and returns it. `note` is printed if the user interrupts the wait.
 pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) -> Result<JobRecord, Failure> {
     let spinner = Spinner::new(format!("waiting for {id}"));
     let end = async {
         logs::listen(client, id, true, |_| {}).await?;
         follow::get(client, &format!("jobs/{id}")).await
     };
-    let end = async {
+    let end = Box::pin(async {
         tokio::select! {
             ended = end => ended,
             never = note_waits(client, id, &spinner) => match never {},
         }
-    };
+    });
     let ended = interrupt::unless(spinner.during(end), Some(goes_on)).await;
     ended.map_err(|failure| {
         if !failure.is_of(Exit::NoDaemon) {
@@ -128,7 +128,7 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
     })
 }
 
-/// Time between two looks at what an awaited job waits for.
+/// Time between two requests for the reason why a job waits.
 const LOOK_AT_WAIT_EVERY: Duration = Duration::from_secs(2);
 
 /// Prints a note whenever the job waits for something new between two attempts, for example a budget of the day.
@@ -136,7 +136,7 @@ async fn note_waits(client: &Connection<'_>, id: &JobId, spinner: &Spinner) -> I
     let mut noted = None;
     loop {
         tokio::time::sleep(LOOK_AT_WAIT_EVERY).await;
-        // The stream of its output reports a daemon that is gone.
+        // If no daemon answers, the stream of its output reports that.
         let Ok(view) = client.get::<JobView>(&format!("jobs/{id}")).await else { continue };
         let waits = view.waits.filter(|_| view.job.attempt > 0 && view.job.status == JobStatus::Pending);
         let Some(waits) = waits else { continue };
@@ -154,7 +154,7 @@ fn print_wait(waits: &Waits) {
     print::note(format!("it waits{until}: {}", waits.message));
 }
 
-/// Prints a job that was just created. With `wait`, a job that did not complete gives its own exit code.
+/// Prints a job that was just created. With `wait`, a job that did not complete is reported by an exit code.
 pub(super) async fn print_created(
     client: &Connection<'_>,
     mut job: JobRecord,
@@ -163,7 +163,7 @@ pub(super) async fn print_created(
 ) -> Result<(), Failure> {
     if job.status == JobStatus::Pending && !json {
         let view: JobView = client.get(&format!("jobs/{}", job.id)).await?;
-        // A wait for other jobs of the agent is not worth a note.
+        // A wait for other jobs of the agent is normal, so no note is printed.
         if let Some(waits) = view.waits.filter(|waits| waits.reason != SkipReason::AtCapacity) {
             print_wait(&waits);
         }
@@ -198,7 +198,7 @@ pub(super) fn in_short(job: &JobRecord) -> String {
     format!("{} {status}{}{why}", job.id, took.unwrap_or_default())
 }
 
-/// The same, and who or what ended a job that was cancelled, or what a pending one waits for.
+/// Formats a job as [`in_short`] does, with who cancelled it, or what it waits for.
 pub(super) fn in_short_with_why(view: &JobView, alone: bool, now: Timestamp) -> String {
     let by = view.cancellation.as_ref().filter(|_| view.job.status == JobStatus::Cancelled);
     let by = by.map(|by| format!(", by {}", print::one_line(&by.in_words(), 300))).unwrap_or_default();
@@ -224,7 +224,7 @@ pub(super) const fn with_daemon(alone: bool) -> &'static str {
     if alone { ", if a daemon runs by then" } else { "" }
 }
 
-/// Returns when the next attempt of a job starts that is tried again.
+/// Returns the time at which the next attempt of a retried job starts.
 pub(super) fn next_attempt(waits: &Waits, now: Timestamp) -> Option<Timestamp> {
     waits.until.filter(|at| waits.reason == SkipReason::Requeued && *at > now)
 }

@@ -124,7 +124,7 @@ fn waiting(asks: usize) -> Option<String> {
 }
 
 /// Lists the schedules that do not run although nobody turned them off: those that are paused by a breaker or
-/// over a budget (each budget once), cannot find out what to run for, have given up, get no place, or missed
+/// over a budget (each budget once), cannot be prepared, stopped after an error, get no place, or missed
 /// a firing. Providers that are used up are listed above.
 fn stopped(schedules: &[ScheduleView], now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
@@ -177,7 +177,7 @@ pub(super) fn given_up(item: &GivenUpItem) -> String {
     format!("{}: {}", print::styled("given up", print::ODD), print::one_line(&item.sentence(), 600))
 }
 
-/// Formats the number of files that are no work items.
+/// Formats the number of files that are not work items.
 pub(super) fn skipped_files(skipped: &SkippedFiles) -> String {
     format!("{}: {}", print::styled("not taken", print::ODD), print::one_line(&skipped.sentence(), 600))
 }
@@ -201,7 +201,7 @@ fn gone(gone: &GoneAgent) -> String {
     format!("{what}: {}", left_sentence(&gone.agent, Some(gone)))
 }
 
-/// Jobs that wait for something of which no line tells yet. Of those that wait for a place of their agent, the first.
+/// Adds the jobs whose wait is not shown by a line yet. Of the jobs that wait for a place of an agent, adds the first.
 async fn waiting_jobs(
     client: &Connection<'_>,
     agent: Option<&AgentName>,
@@ -221,7 +221,7 @@ async fn waiting_jobs(
             |view: &AgentView| view.name == job.agent && view.running >= view.max_concurrent as usize;
         let mut shown_elsewhere = |waits: &Waits| match waits.reason {
             SkipReason::UsageLimit => true,
-            // The table counts those behind the first.
+            // The table shows the number of further jobs.
             SkipReason::AtCapacity if status.agents.iter().any(is_full) => {
                 !first_of.insert(job.agent.clone())
             }

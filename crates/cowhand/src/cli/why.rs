@@ -61,7 +61,7 @@ struct WhyAnswer {
     schedule: ScheduleView,
     firings: Vec<FiringView>,
     given_up: Vec<GivenUpItem>,
-    /// Files in the folders of its work source that are no items.
+    /// Files in the folders of its work source that are not work items.
     skipped_files: Vec<SkippedFiles>,
 }
 
@@ -77,7 +77,7 @@ impl WhyAnswer {
         Ok(Self { schedule, firings, given_up, skipped_files })
     }
 
-    /// Prints how it stands. `without` is the fleet if no daemon runs there and nobody has said so.
+    /// Prints the state of the schedule. `without` is the fleet if no daemon runs there and no line says so yet.
     fn print(&self, without: Option<&FleetLocation>, alone: bool, now: Timestamp) {
         for line in describe_state(&self.schedule, &self.firings, without, alone, now) {
             print::prose(&line, 0);
@@ -172,7 +172,7 @@ impl WhyArgs {
             if index > 0 {
                 print::line("");
             }
-            // That no daemon runs is the same for all of them.
+            // The line that no daemon runs is printed only once.
             answer.print((alone && index == 0).then(|| client.location()), alone, now);
             answer.print_firings(now);
         }
@@ -187,7 +187,7 @@ fn print_refusal(agent: &AgentView, now: Timestamp) {
     print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
 }
 
-/// Reason for which an interval waits while a job that it fired lives.
+/// Reason why an interval waits while its job has not ended.
 const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
 
 /// What it does now, what it waits for, and when it will fire.
@@ -349,11 +349,11 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
     let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
-    // One whose job is pending has a note on that.
+    // If its job is pending, the note explains that.
     let is_running =
         reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
     let why = match view.awaited() {
-        // An interval counts from the end of what it fired, whatever `overlap` says.
+        // An interval counts from the end of its last job, whatever `overlap` is.
         Some(_) if is_running && view.due_since.is_none() && view.kind == "interval" => {
             COUNTS_FROM_END.to_owned()
         }
@@ -366,7 +366,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
 /// ends.
 fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String> {
     let note = view.skip_note.as_deref().map(|note| print::one_line(note, 400))?;
-    // A schedule that the clock does not fire has nothing that waits before it has a job.
+    // A schedule that the clock does not fire waits for nothing until it has a job.
     let by_clock = matches!(view.kind.as_str(), "interval" | "cron" | "delay");
     let is_closed_for_good = view.skip_reason == Some(SkipReason::OutsideHours) && view.skip_until.is_none();
     let it = if by_clock || view.jobs_waiting > 0 || view.due_since.is_some() {
@@ -386,7 +386,7 @@ fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String>
         }
         (reason, Some(until)) if it == "It waits" => {
             let (when, condition) = (duration::until(now, until), job::with_daemon(alone));
-            // The time of a retry is exact. A limit or a lack of money may end before its time.
+            // The time of a retry is exact. A usage limit may end earlier, and a budget may be raised.
             let latest = if reason == Some(SkipReason::Requeued) { "" } else { " at the latest" };
             format!("It waits, and goes on {when}{latest}{condition}: {}", stop(&note))
         }

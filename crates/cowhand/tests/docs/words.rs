@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// What stands for each placeholder. The names are those of the fleet in which commands run.
-const PLACEHOLDERS: [(&str, &str); 21] = [
+const PLACEHOLDERS: [(&str, &str); 22] = [
     ("ADDRESS:PORT", "127.0.0.1:0"),
     ("AGENT", "coder"),
     ("AGENT/SCHEDULE", "coder/nightly"),
@@ -12,6 +12,7 @@ const PLACEHOLDERS: [(&str, &str); 21] = [
     ("FILE", "fleet.db"),
     ("ID", "job-2026-01-05-k3x9q2"),
     ("ITEM", "files-1"),
+    ("QUEUE", "files tasks"),
     ("JOB", "job-2026-01-05-k3x9q2"),
     ("KEY", "key"),
     ("N", "3"),

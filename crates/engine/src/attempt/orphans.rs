@@ -1,5 +1,5 @@
-//! Attempts that this node started and for which it has no lease any more. Another node has settled their job and may
-//! run its next attempt by now, so their processes are ended, whatever the job's status is.
+//! Attempts that this node started and whose lease it has lost. Another node has settled the job and may already
+//! run its next attempt. Therefore the processes of an orphan are ended, whatever the status of the job is.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -61,7 +61,7 @@ pub(crate) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
     found.into_iter().map(orphan).collect()
 }
 
-/// Returns an error if the store is missing although attempts of it still run: a new store would not know them, and
+/// Returns an error if the store is missing while its attempts still run. A new store would not know them, and
 /// they would be ended.
 pub fn refuse_without_store(state: &StateFolder) -> Result<(), FleetError> {
     if !is_missing(&state.database()) {
@@ -139,7 +139,7 @@ impl Orphan {
         &self.job
     }
 
-    /// Ends the orphan: asks its keeper, then kills the remaining processes.
+    /// Ends the orphan: asks its keeper to stop it, then kills the remaining processes.
     pub(crate) async fn end(self) {
         let (job, attempt) = (&self.job, &self.attempt);
         warn!(%job, attempt = attempt.name(), "found running, although its lease is gone; ending it");
@@ -158,7 +158,7 @@ impl Drop for Orphan {
     }
 }
 
-/// Ends an attempt, and returns whether no process of it is left.
+/// Ends an attempt, and returns whether all its processes have ended.
 pub(super) async fn end(attempt: &Attempt) -> bool {
     let kill_at = Instant::now() + STOP_TIMEOUT;
     let give_up_at = kill_at + PROCESSES_END_TIMEOUT;

@@ -1,4 +1,4 @@
-//! Settles an attempt, and repeats that until it succeeds, so that no end is lost while the database is not available.
+//! Settles an attempt. This is retried until it succeeds, so that no outcome is lost while the store is not available.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl AttemptTask {
         }
     }
 
-    /// Settles the attempt, and retries until it is written.
+    /// Settles the attempt, and retries until the store has written the settlement.
     pub(super) async fn settle(&self, settlement: impl Into<Settlement>, rules: &Rules) {
         let mut settlement = settlement.into();
         settlement.breaker = rules.breaker;
@@ -58,7 +58,7 @@ impl AttemptTask {
                     }
                     return;
                 }
-                // The job may have been pruned since.
+                // `NoJob`: the job was pruned in the meantime.
                 Ok(Settled::Fenced) | Err(StoreError::NoJob(_)) => {
                     warn!(job = %self.job.id(), "somebody else has settled it");
                     return;
@@ -75,8 +75,8 @@ impl AttemptTask {
         }
     }
 
-    /// Requeues the job, because its attempt never began. After too many requeues the job fails; if the store knows
-    /// that the attempt began, it is lost.
+    /// Requeues the job, because its attempt never began. After too many requeues the job fails. If the store knows
+    /// that the attempt began, the attempt is settled as lost.
     pub(super) async fn requeue(&self, why: NotBegun, rules: &Rules) {
         let why = match why {
             NotBegun::Interrupted => NotBegun::Interrupted,
@@ -122,7 +122,7 @@ impl AttemptTask {
         }
     }
 
-    /// Returns whether a stopping daemon has tried for long enough. The attempt's folder contains how it ended, so the
+    /// Returns whether a stopping daemon gives up. The folder of the attempt contains its outcome, so the
     /// next start settles it.
     fn is_left(&self, until: &mut Option<Instant>) -> bool {
         if !self.engine.ending.load(Ordering::Relaxed) {
@@ -137,7 +137,7 @@ impl AttemptTask {
         is_silent || is_left
     }
 
-    /// Waits, and returns the next wait. A stopping daemon waits only briefly.
+    /// Waits, and returns the duration of the next wait. A stopping daemon waits only briefly.
     async fn wait(&self, pause: Duration) -> Duration {
         let until = Instant::now() + pause;
         while Instant::now() < until && !self.engine.ending.load(Ordering::Relaxed) {

@@ -14,10 +14,10 @@ use cowhand_store::KnownRows;
 use cowhand_store::file::beside;
 use cowhand_system::remove::absent_is_ok;
 
-/// Limit of a line that separates two attempts; each such line is shorter.
+/// Maximum length of a line that separates the output of two attempts.
 const LONGEST_BORDER: usize = 4096;
 
-/// Returns the folder beside a store that was replaced, for the output that was replaced with it.
+/// Returns the folder, beside a replaced store, for the output files that were replaced with it.
 pub(super) fn folder_of(store: &Path) -> PathBuf {
     beside(store, ".jobs")
 }
@@ -31,8 +31,8 @@ pub(super) struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Replaces the existing files by those of a folder. The file of a job that was running at the backup stays,
-    /// because the rest of its output is read into it.
+    /// Replaces the existing files with those of a folder. The file of a job that was running at the backup is kept,
+    /// because the rest of its output is appended to it.
     pub(super) fn take(&self, from: &Path) -> io::Result<()> {
         for new in paths(from) {
             let Some(name) = output_name(&new) else { continue };
@@ -48,7 +48,7 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Removes the output of attempts that the store does not have. Files of unknown jobs stay.
+    /// Removes the output of attempts that the store does not have. Files of unknown jobs are kept.
     pub(super) fn cut(&self) -> io::Result<()> {
         let mut last: HashMap<&str, i64> = HashMap::new();
         for (job, number) in &self.known.attempts {
@@ -73,11 +73,11 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    /// Gives the old file a second name, and its own name to the new file.
+    /// Links the old file into the folder for replaced files, and renames the new file to the old name.
     fn replace(&self, path: &Path, new: Option<NamedTempFile>) -> io::Result<()> {
         if let (Some(replaced), Some(name), true) = (&self.replaced, path.file_name(), path.exists()) {
             fs::create_dir_all(replaced)?;
-            // The original is already there if a file is first replaced and then cut.
+            // The link exists if the file was replaced before it is cut.
             match fs::hard_link(path, replaced.join(name)) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 linked => linked?,
@@ -93,7 +93,7 @@ impl Outputs<'_> {
     }
 }
 
-/// Returns the name of the file if it is the output of a job. No link is followed.
+/// Returns the name of the file if it is the output of a job. Symbolic links are not followed.
 fn output_name(path: &Path) -> Option<&str> {
     path.file_name()?.to_str().filter(|name| is_output(name) && is_plain(path))
 }
@@ -106,7 +106,7 @@ fn job_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Returns the position at which the output of later attempts begins; `None` if there is none.
+/// Returns the offset at which the output of later attempts begins; `None` if the file contains no such output.
 fn border_after(path: &Path, last: i64) -> io::Result<Option<u64>> {
     let (mut lines, mut line, mut at) = (BufReader::new(File::open(path)?), Vec::new(), 0);
     loop {

@@ -61,7 +61,7 @@ pub struct Daemon {
     /// Tasks that can be stopped and started again at any time: the outbox, the preparation of firings, hooks, sweeps.
     background: JoinSet<()>,
     heartbeat_at: Moment,
-    /// Periods in which a due time could be fired.
+    /// Periods in which a daemon could fire due times.
     uptime: Uptime,
     presence: NodePresence,
     views: Views,
@@ -73,7 +73,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Takes the state folder, opens the store and recovers running attempts.
+    /// Locks the state folder, opens the store and recovers running attempts.
     pub async fn open(
         loaded: Loaded,
         state: StateFolder,
@@ -95,7 +95,7 @@ impl Daemon {
         }
         let url = loaded.roster.store.clone().unwrap_or_else(|| state.database().display().to_string());
         let store = Store::open(&url).await?.with_clock(clock.clone());
-        // A new database has the mode that the umask left.
+        // The mode of a new database file depends on the umask.
         state.close_to_others().map_err(cannot)?;
         let first_event = store.last_event().await?;
         let started = clock.reading();
@@ -140,13 +140,13 @@ impl Daemon {
         &self.engine
     }
 
-    /// Runs until a stop is requested and complete.
+    /// Runs until a requested stop is complete.
     pub async fn run(mut self, mut way: watch::Receiver<Lifecycle>, course: &watch::Sender<Lifecycle>) {
         let mut gone = Box::pin(home::gone(Arc::clone(&self.engine)));
         let hurry = tokio::spawn(ending::hurry(Arc::clone(&self.engine), way.clone()));
         loop {
-            // The heartbeat comes first and uses the same time as the plan. Otherwise, after the machine was suspended,
-            // even between the two, a plan would take this node's jobs for those of a dead node.
+            // The heartbeat runs before the plan and uses the same time. Otherwise, if the machine was suspended,
+            // even between the two, the plan would treat the jobs of this node as jobs of a dead node.
             let reading = self.engine.clock.reading();
             let now = reading.now.wall;
             self.heartbeat(reading.now).await;
@@ -184,11 +184,11 @@ impl Daemon {
         }
         self.end(way).await;
         hurry.abort();
-        // Until it is dropped, it shares the lock of the state folder, and the next daemon could not start.
+        // The task shares the lock of the state folder until it is dropped. The next daemon needs that lock.
         let _ = hurry.await;
     }
 
-    /// Records how many jobs are about to be cancelled, so that a caller that waits for the end learns it first.
+    /// Records the number of jobs that will be cancelled, before the stop is reported to the callers that wait for it.
     fn give_up_waiting(&self, course: &watch::Sender<Lifecycle>) {
         let overdue = self.engine.held().len();
         course.send_if_modified(|course| {
@@ -202,7 +202,7 @@ impl Daemon {
         });
     }
 
-    /// Plans, and starts the jobs that have a place. If the store is not available, the plan is tried again soon.
+    /// Makes a plan, and starts the jobs that have a place. If the store is not available, the plan is retried soon.
     async fn tick_and_start(&mut self, now: Timestamp) -> Option<Timestamp> {
         let loaded = self.engine.loaded();
         let (engine, tasks) = (&self.engine, &mut self.tasks);
@@ -235,7 +235,7 @@ impl Daemon {
             }
         }
         for start in tick.start {
-            // The last attempt of the job is settled but its task still cleans up; the end of that task wakes the loop.
+            // The previous attempt is settled, but its task still cleans up. The end of that task wakes the loop.
             if self.engine.holds(&start.job) {
                 continue;
             }
@@ -271,14 +271,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Renews the leases of running attempts in time, and abandons the attempts with a lost lease.
+    /// Renews the leases of running attempts before they expire, and abandons attempts whose lease is lost.
     async fn heartbeat(&mut self, now: Moment) {
         let held = self.engine.held();
         if now.since(self.heartbeat_at).is_negative() || held.is_empty() {
             return;
         }
         // Leases that expired while the machine was suspended are renewed, too: they belong to this node until another
-        // one settles the job. A job without an attempt task here is not renewed, whatever the reason, so its lease expires.
+        // node settles the job. The lease of a job without an attempt task on this node is not renewed, so it expires.
         let (node, jobs) = (self.engine.home.node.clone(), held.iter().map(|(job, _)| job.clone()).collect());
         match self.engine.store.renew(node, jobs, JOB_LEASE, now.wall).await {
             Ok(ours) => {
@@ -320,7 +320,7 @@ impl Daemon {
     }
 }
 
-/// Starts the wait that the kernel needs before a change of cgroup, because a keeper will be started soon.
+/// Triggers early the grace period that the kernel needs before a process changes its cgroup, as the next keeper will.
 fn prewarm_cgroup() {
     // This runs on its own thread, and nobody waits for it.
     drop(tokio::task::spawn_blocking(cgroup::wait_ahead));
@@ -335,11 +335,12 @@ fn begin(engine: &Arc<Engine>, tasks: &mut JoinSet<()>, job: Job, epoch: i64, fa
     }
 }
 
-/// Time between two looks while the daemon drains, and time before a failed plan is tried again.
+/// Time between two checks while the daemon drains.
 const DRAIN_POLL_EVERY: jiff::SignedDuration = jiff::SignedDuration::from_millis(200);
+/// Time before a failed plan is retried.
 const PLAN_RETRY_AFTER: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);
 
-/// Loads a fleet's files with its `.env`, or returns all errors as one report.
+/// Loads the config files and the `.env` of a fleet. If there are errors, returns all of them as one report.
 pub fn load(file: &std::path::Path) -> Result<ConfigContents, FleetError> {
     let config::FromDisk { loaded, variables, notes, files, .. } = config::load(file);
     for note in notes {
@@ -362,8 +363,8 @@ pub struct ConfigContents {
     pub roster: Roster,
     /// Variables of the `.env`.
     pub variables: HashMap<String, String>,
-    /// The config for people, without secrets; `None` if the fleet was not loaded from a file.
+    /// The config as it is shown to people, without secrets; `None` if the fleet was not loaded from a file.
     pub shown: Option<Value>,
-    /// Files that the loader tried to read, existing or not.
+    /// Files that the loader tried to read, including missing ones.
     pub files: Vec<PathBuf>,
 }

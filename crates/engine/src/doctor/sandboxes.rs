@@ -1,5 +1,5 @@
 //! Checks which sandboxes this machine supports. A missing sandbox that an agent needs is a failure, because the agent
-//! is not started; other missing ones are only listed.
+//! cannot start. Other missing sandboxes are only listed.
 
 use std::fmt::Display;
 

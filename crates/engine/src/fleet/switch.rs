@@ -8,8 +8,8 @@ use super::trigger::schedule_of;
 use super::{Fleet, FleetError};
 
 impl Fleet {
-    /// Enables a schedule and returns whether it was off. Due times and events that passed meanwhile are not made up; a
-    /// trigger that gave up starts again. A schedule that its file turns off, or that has finished, cannot be enabled.
+    /// Enables a schedule and returns whether it was disabled. Due times and events of that time do not fire later. A
+    /// trigger that gave up is started again. A schedule that is disabled in its file, or finished, cannot be enabled.
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let known = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
@@ -31,7 +31,7 @@ impl Fleet {
         Ok(was_off)
     }
 
-    /// Disables a schedule and returns whether it was on. Running jobs continue.
+    /// Disables a schedule and returns whether it was enabled. Running jobs continue.
     pub async fn disable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let id = self.find(agent, schedule).await?.id;
         let was_on = self.store().disable(id, DisabledBy::Person, self.clock().now()).await?;

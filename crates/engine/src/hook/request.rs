@@ -2,15 +2,14 @@
 //! the answer is read.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{HeaderMap, LOCATION, RETRY_AFTER};
 use reqwest::{Client, Method, Response, StatusCode, Url};
 
 use super::Tried;
 use cowhand_run::address::{self, Unreachable};
+use cowhand_system::http;
 
 const MOST_REDIRECTS: usize = 5;
 const BODY_CAP: usize = 64 << 10;
@@ -119,25 +118,7 @@ impl Request {
 
 /// Builds a client that connects only to these addresses, whatever the request names.
 fn client(addresses: Vec<SocketAddr>) -> reqwest::Result<Client> {
-    // Without a provider, building a client panics. Another part of this process may have installed one already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
-        .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
-        .dns_resolver(Arc::new(Checked(addresses)))
-        // A proxy would resolve the name by itself.
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .build()
-}
-
-#[derive(Debug)]
-struct Checked(Vec<SocketAddr>);
-
-impl Resolve for Checked {
-    fn resolve(&self, _: Name) -> Resolving {
-        let addresses: Addrs = Box::new(self.0.clone().into_iter());
-        Box::pin(std::future::ready(Ok(addresses)))
-    }
+    http::connect_only_to(http::client().user_agent(http::USER_AGENT), addresses).build()
 }
 
 /// Returns the target of a redirect. `See Other` is an answer, not a redirect: the request has arrived.

@@ -14,7 +14,7 @@ use cowhand_store::LedgerRow;
 
 impl ScheduleView {
     /// Adds the explanation of a pause, a budget, a calendar or a used-up provider. A schedule that waits for something
-    /// else gets the note as well, because it will wait for that next.
+    /// else gets the note as well, because it has to wait for this afterwards.
     pub(super) fn explained(
         mut self,
         roster: &Roster,
@@ -63,7 +63,7 @@ impl ScheduleView {
         {
             let awaited = snapshot.awaited_start(roster, agent, job, now);
             let reason = awaited.as_ref().and_then(|awaited| awaited.reason);
-            // Without a daemon, times that were missed are told first.
+            // Without a daemon, missed due times are explained first.
             if reason.is_some() || self.missed.is_none() {
                 let retry = job.retry_due(now).map(|_| SkipReason::Requeued);
                 let reason = reason.or(retry).unwrap_or(SkipReason::AlreadyRunning);
@@ -112,7 +112,7 @@ impl ScheduleView {
             if self.skip_reason != Some(SkipReason::OutsideHours) {
                 return self;
             }
-            // The daemon has not looked yet since the calendar opened, or was changed.
+            // No tick has run since the calendar opened or was changed.
             let when =
                 if snapshot.is_watched(now) { "at the daemon's next look" } else { "when a daemon starts" };
             let note = format!("its calendar was closed and is open now; it fires {when}");
@@ -134,7 +134,7 @@ impl ScheduleView {
         }
     }
 
-    /// Names the key of the calendar because of which the next time of the cron expression is skipped.
+    /// Explains which key of the calendar skips the next time of the cron expression.
     fn passed_over(&self, schedule: &Schedule, now: Timestamp) -> Option<String> {
         let TriggerConfig::Cron { expression, .. } = &schedule.trigger else { return None };
         if self.skip_reason != Some(SkipReason::NotDue) {
@@ -202,12 +202,12 @@ fn tried_again(schedule: &Schedule, snapshot: &Snapshot, now: Timestamp) -> Opti
     Some((until, format!("{}: its last attempt failed, and it is tried again", job.id)))
 }
 
-/// Its oldest pending job whose time has come.
+/// Returns the oldest pending job of the schedule that may start now.
 fn ready<'a>(schedule: &Schedule, snapshot: &'a Snapshot, now: Timestamp) -> Option<&'a LiveJob> {
     snapshot.jobs.iter().find(|job| job.schedule == Some(schedule.id) && job.is_ready(now))
 }
 
-/// What a pending job waits for although its time has come, and until when.
+/// Explains what a pending job waits for after its due time, and until when.
 fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Option<Timestamp>, String) {
     let (until, waits) = awaited.map_or_else(
         || (None, "it starts at the daemon's next look".to_owned()),
@@ -224,7 +224,7 @@ fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Opt
     (until, sentence)
 }
 
-/// What is asked before it is known what a firing runs for, in this order.
+/// Lists what prepares a firing of the schedule, in this order.
 pub(super) fn prepared_by(agent: &Agent, schedule: &Schedule) -> String {
     let source = schedule.work_source.as_ref().map(|source| match source {
         ConfiguredSource::Github { repo, .. } => {
@@ -266,7 +266,7 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
         FiringOutcome::Ran if key.is_by_hand() => with_note("fired by hand"),
         FiringOutcome::Ran if key.is_fill() => with_note("a place was free"),
         FiringOutcome::Ran if key.is_by_clock() => match note {
-            // That it ran late says more than that it was due, which its calendar may not have allowed then.
+            // The note that it ran late is more precise: at its due time, its calendar may have been closed.
             Some(note) if note.starts_with(MISSED) || note.starts_with(AFTER_HOURS) => note.to_owned(),
             _ => with_note("it was due"),
         },
@@ -274,16 +274,16 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
     }
 }
 
-/// How the note of a firing begins that makes up for a missed one.
+/// Start of the note of a firing that replaces a missed one.
 pub(crate) const MISSED: &str = "its time was missed";
 
-/// How the note of a firing begins that was due while its calendar was closed.
+/// Start of the note of a firing that was due while its calendar was closed.
 pub(crate) const AFTER_HOURS: &str = "it waited for its calendar (`active_hours`, `exclude_dates`)";
 
-/// How the note of a firing begins that its command did not let through.
+/// Start of the note of a firing that its `when_command` skipped.
 pub const WHEN_COMMAND: &str = "`when_command`";
 
-/// Notes of firings that the trigger or `filter` did not let through.
+/// Notes of firings that the trigger or `filter` skipped. They are stored, so earlier texts have to stay recognised.
 pub(crate) const BY_EVENTS: &str = "its `events` did not let it through";
 pub(crate) const BY_CHAT: &str = "its `platform`, `channel` or `pattern` did not let it through";
 pub(crate) const BY_FILTER: &str = "its `filter` did not let it through";

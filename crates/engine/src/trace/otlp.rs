@@ -12,6 +12,7 @@ use super::collector::Collector;
 use super::error::TraceError;
 use super::span::{Attribute, Span, SpanStatus};
 use cowhand_system::digest::hex;
+use cowhand_system::http;
 
 pub(super) struct Exporter {
     http: Client,
@@ -43,15 +44,8 @@ enum Trouble {
 
 impl Exporter {
     pub(super) fn new(collector: Collector, node: &str) -> Result<Self, TraceError> {
-        // Without a provider, building a client panics. Another part of this process may have installed one already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = Client::builder()
-            .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
-            .timeout(EXPORT_TIMEOUT)
-            // The headers are only for the configured collector.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(TraceError::NoClient)?;
+        let client = http::client().user_agent(http::USER_AGENT).timeout(EXPORT_TIMEOUT);
+        let http = client.build().map_err(TraceError::NoClient)?;
         Ok(Self { http, collector, node: node.to_owned(), well: true })
     }
 

@@ -70,7 +70,7 @@ impl Setting {
         &self.surroundings.clock
     }
 
-    /// Parses the value of `with:`. An error there is fatal, because a person has to fix it.
+    /// Parses the value of `with:`. An error is fatal, because only a person can fix it.
     pub fn with<T: DeserializeOwned>(&self) -> anyhow::Result<T> {
         let with = match &self.trigger {
             TriggerConfig::Custom { with, .. } => with.clone(),
@@ -80,7 +80,7 @@ impl Setting {
             .map_err(|error| FatalTriggerError(format!("`with` of the trigger: {error}")).into())
     }
 
-    /// Returns an environment variable, or one of `.env`; an empty variable counts as not set.
+    /// Returns the value of a variable in the environment, or else in `.env`. An empty variable counts as not set.
     pub fn variable(&self, name: &str) -> Option<String> {
         let own = || self.surroundings.config.get().variables.get(name).cloned();
         std::env::var(name).ok().or_else(own).filter(|value| !value.is_empty())
@@ -90,7 +90,7 @@ impl Setting {
         Arc::clone(&self.surroundings.config.get().roster)
     }
 
-    /// Returns the setting for requests that are made as by work sources.
+    /// Returns the context with which work sources make requests, for a strategy that makes such requests.
     pub(super) fn of_sources(&self) -> cowhand_work::SourceContext {
         self.surroundings.config.get().sources.setting().clone()
     }
@@ -99,8 +99,8 @@ impl Setting {
         &self.surroundings.store
     }
 
-    /// Returns the result of an ended job, cut to the length that a prompt takes. Returns `None` if it cannot be read
-    /// here: the job may have run on another machine.
+    /// Returns the result of an ended job, cut to the maximum length in a prompt. Returns `None` if it cannot be read
+    /// on this node. The job may have run on another node.
     pub(super) async fn result(&self, job: &JobId) -> Option<String> {
         let text = output::result(&self.surroundings.state, job.clone()).await.ok().flatten()?;
         Some(cut(&text, 0, VALUE_CAP))

@@ -1,6 +1,6 @@
 //! `jobs/<id>/output.log`: the output of a job as `cowhand logs` shows it, for schedules with `outputToFile`.
 //!
-//! It is a view of the job's JSONL: it grows with it, and is written again if somebody changed it.
+//! It is a view of the job's JSONL. New lines are appended; if the log was changed, it is rewritten.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
@@ -40,7 +40,7 @@ impl OutputLog {
         self.folder.join(Self::NAME).exists()
     }
 
-    /// Appends what the JSONL has and the log does not.
+    /// Appends the lines of the JSONL that the log does not contain.
     pub(crate) fn catch_up(&mut self) -> io::Result<()> {
         let jsonl = match File::open(&self.jsonl) {
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -61,13 +61,13 @@ impl OutputLog {
         Ok(())
     }
 
-    /// Returns whether the file is the one that was written, with the same length.
+    /// Returns whether the log on disk is still the file that was written, with the same length.
     fn is_ours(&self, written: &Written) -> io::Result<bool> {
         let (ours, found) = (written.log.metadata()?, fs::metadata(self.folder.join(Self::NAME)));
         Ok(found.is_ok_and(|found| found.ino() == ours.ino() && found.len() == written.bytes))
     }
 
-    /// Writes the log from the beginning. A reader sees the old file or the new one, which then grows.
+    /// Writes the log from the beginning. The new file replaces the old one atomically.
     fn begin(&self, jsonl: File) -> io::Result<Written> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let (log, path) = NamedTempFile::new_in(&self.folder)?.into_parts();
@@ -79,7 +79,7 @@ impl OutputLog {
 }
 
 impl Written {
-    /// Appends whole lines only; the rest of a line follows with the next call.
+    /// Appends only complete lines. An incomplete line is appended by a later call.
     fn append(&mut self, mut jsonl: File) -> io::Result<()> {
         jsonl.seek(SeekFrom::Start(self.jsonl))?;
         let mut jsonl = BufReader::new(jsonl);

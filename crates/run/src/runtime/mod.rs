@@ -1,4 +1,4 @@
-//! Runtimes: how an agent is started and how its output is read. There is one file for each, and a line in [`Reader`].
+//! Runtimes: how an agent is started and how its output is read. Each has one file and one variant of [`Reader`].
 
 mod acp;
 pub mod claude;
@@ -52,10 +52,10 @@ trait Listen {
         Vec::new()
     }
 
-    /// Sets the redactor for readers that join several lines: a secret that is split over lines is in none of them.
+    /// Sets the redactor of a reader that joins several lines. A secret that is split over lines is in none of them.
     fn under(&mut self, _redactor: &Redactor) {}
 
-    /// Returns the usage so far; none if this runtime states it only at the end, or has not yet.
+    /// Returns the usage so far. Returns `None` if the agent has not reported it yet, or reports it only at the end.
     fn usage(&self) -> Option<JobUsage> {
         None
     }
@@ -65,8 +65,8 @@ trait Listen {
     where
         Self: Sized;
 
-    /// Returns the maximum length of a line that is read whole. A cut line is not JSON, so where a line is the only
-    /// source about a tool or the outcome, the limit is larger than what is kept.
+    /// Returns the maximum length of a line that is read whole. A cut line is not valid JSON, so if a line is the only
+    /// source for a tool call or the outcome, the limit is larger than the length that is stored.
     fn line_cap(&self) -> usize {
         4 << 20
     }
@@ -74,9 +74,9 @@ trait Listen {
 
 macro_rules! readers {
     ($($runtime:ident => $reader:ty,)+) => {
-        /// Turns an agent's lines into messages and remembers what its outcome depends on.
+        /// Turns the output lines of an agent into messages, and keeps the state that its outcome depends on.
         ///
-        /// It can be serialised at any time and resumed, so everything it remembers is small.
+        /// A checkpoint can store it at any time, so its state has to be small.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "runtime", rename_all = "snake_case")]
         pub enum Reader {
@@ -197,7 +197,7 @@ impl Reader {
     }
 }
 
-/// Returns a message for output without a better type.
+/// Returns a system message, for output that has no type of its own.
 pub(super) fn system(subtype: Option<&str>, content: &str) -> OutputMessage {
     OutputMessage::System {
         subtype: subtype.map(str::to_owned),

@@ -5,7 +5,6 @@
 
 mod access;
 mod connection;
-mod hooks;
 mod intake;
 mod job_socket;
 mod metrics;
@@ -13,6 +12,7 @@ mod origin_check;
 mod pages;
 mod rate_limit;
 mod signature;
+mod webhooks;
 mod write_timeout;
 
 use std::io;
@@ -131,7 +131,7 @@ fn router(api: Api, fleet: Arc<Fleet>, settings: Settings, stop: watch::Receiver
     let health = api.health();
     let metrics = metrics::router(metrics::Metrics::new(Arc::clone(&fleet)));
     let api = api.router().merge(metrics).layer(from_fn_with_state(access, access::check));
-    let hooks = hooks::router(hooks::WebhookReceiver::new(fleet, is_local));
+    let hooks = webhooks::router(webhooks::WebhookReceiver::new(fleet, is_local));
     hooks
         .merge(pages)
         .merge(api)

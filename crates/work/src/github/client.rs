@@ -23,6 +23,7 @@ use super::settings::GitHubSettings;
 use crate::error::github::{ApiFailure, GitHubApiError, TokenFacts};
 use crate::quota::Quota;
 use crate::{SourceContext, WorkSourceError};
+use cowhand_system::http;
 
 /// Transferred repositories need one redirect; the limit ends loops.
 const MAX_REDIRECTS: usize = 5;
@@ -89,15 +90,11 @@ impl GitHubClient {
     ) -> Result<Self, WorkSourceError> {
         let origin = ApiAuth::origin(auth);
         let auth = ApiAuth::from_config(auth, &settings.repo, setting)?;
-        // Without a provider, building a client panics. It may already be installed in this process.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = reqwest::Client::builder()
-            .user_agent(concat!("cowhand/", env!("CARGO_PKG_VERSION")))
+        // This client follows redirects itself: the token must not go to another host, and a POST must remain a POST.
+        let http = http::client()
+            .user_agent(http::USER_AGENT)
             .connect_timeout(settings.connect_timeout)
             .timeout(settings.timeout)
-            // Redirects are followed by this client: the token must not go to another host, and a POST must remain a
-            // POST.
-            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| {
                 WorkSourceError::Config(format!("GitHub: no HTTPS client can be made: {error}"))

@@ -105,7 +105,7 @@ async fn run(attempt: &Attempt) -> Result<u8, Failure> {
     match leftover::end(&engine, name).await {
         // The keeper tries again.
         Err(trouble) => {
-            stderr::write_line(format!("cowhand: its container {name} is still there: {trouble}"))
+            stderr::write_line(format!("cowhand: its container {name} is still there: {trouble}"));
         }
         Ok(_) => Record::forget(attempt).map_err(|error| Failure::Lost(error.to_string()))?,
     }

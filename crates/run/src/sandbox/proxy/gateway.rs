@@ -5,17 +5,16 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
-use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Response};
 use reqwest::Body;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use serde::{Deserialize, Serialize};
 
 use super::ProxyError;
 use crate::attempt::{Attempt, CREDENTIALS_FILE};
+use cowhand_system::http;
 
 /// Credentials of the proxy, in a file for the keeper that is removed before the agent starts.
 #[derive(Serialize, Deserialize)]
@@ -98,24 +97,13 @@ impl Gateway {
 
 /// Creates a client that connects to these addresses only, or to any.
 pub(super) fn client(addresses: Option<Vec<SocketAddr>>) -> Result<reqwest::Client, ProxyError> {
-    // Without a provider, building a client panics.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder =
-        reqwest::Client::builder().no_proxy().no_gzip().redirect(reqwest::redirect::Policy::none());
-    if let Some(addresses) = addresses {
-        builder = builder.dns_resolver(Arc::new(Checked(addresses)));
-    }
-    builder.build().map_err(unreachable)
-}
-
-#[derive(Debug)]
-struct Checked(Vec<SocketAddr>);
-
-impl Resolve for Checked {
-    fn resolve(&self, _: Name) -> Resolving {
-        let addresses: Addrs = Box::new(self.0.clone().into_iter());
-        Box::pin(std::future::ready(Ok(addresses)))
-    }
+    // The request has the user agent of its program, and its answer is passed on as it is.
+    let client = http::client().no_proxy().no_gzip();
+    let client = match addresses {
+        Some(addresses) => http::connect_only_to(client, addresses),
+        None => client,
+    };
+    client.build().map_err(unreachable)
 }
 
 /// Forwards a request and streams its answer.
