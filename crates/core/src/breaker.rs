@@ -82,65 +82,65 @@ impl Breaker {
     }
 
     /// Records the result of a job, and returns a pause if the schedule has to pause.
-    pub fn judge(&self, fuse: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
+    pub fn judge(&self, state: &mut BreakerState, run: Run<'_>, now: Timestamp) -> Option<Pause> {
         match run.outcome {
             // A cancelled job or a lost machine says nothing about the schedule.
             Outcome::Cancelled { .. }
             | Outcome::Failed { error: JobError { kind: ErrorKind::Lost, .. }, .. } => None,
-            Outcome::Failed { error, .. } => self.failed(fuse, error, now),
-            Outcome::Completed { .. } if run.empty => self.empty(fuse, run.microdollars, now),
+            Outcome::Failed { error, .. } => self.failed(state, error, now),
+            Outcome::Completed { .. } if run.empty => self.empty(state, run.microdollars, now),
             Outcome::Completed { .. } => {
-                *fuse = BreakerState::default();
+                *state = BreakerState::default();
                 None
             }
         }
     }
 
-    fn failed(&self, fuse: &mut BreakerState, error: &JobError, now: Timestamp) -> Option<Pause> {
+    fn failed(&self, state: &mut BreakerState, error: &JobError, now: Timestamp) -> Option<Pause> {
         let signature = signature(error);
-        let same = fuse.signature.as_ref() == Some(&signature);
-        fuse.failures = if same { fuse.failures.saturating_add(1) } else { 1 };
-        fuse.signature = Some(signature);
-        (fuse.empty, fuse.empty_since, fuse.empty_microdollars) = (0, None, 0);
-        let probe = fuse.pauses > 0;
-        if self.failures == 0 || (fuse.failures < self.failures && !probe) {
+        let same = state.signature.as_ref() == Some(&signature);
+        state.failures = if same { state.failures.saturating_add(1) } else { 1 };
+        state.signature = Some(signature);
+        (state.empty, state.empty_since, state.empty_microdollars) = (0, None, 0);
+        let probe = state.pauses > 0;
+        if self.failures == 0 || (state.failures < self.failures && !probe) {
             return None;
         }
-        let times = fuse.failures;
+        let times = state.failures;
         let what = if probe && times < self.failures {
             "the run after its pause failed".to_owned()
         } else {
             format!("{} failed the same way", jobs_in_a_row(times))
         };
-        Some(self.pause(fuse, now, &format!("{what}: {} ({})", error.message, error.kind)))
+        Some(self.pause(state, now, &format!("{what}: {} ({})", error.message, error.kind)))
     }
 
-    fn empty(&self, fuse: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
-        (fuse.signature, fuse.failures) = (None, 0);
-        let since = *fuse.empty_since.get_or_insert(now);
+    fn empty(&self, state: &mut BreakerState, microdollars: u64, now: Timestamp) -> Option<Pause> {
+        (state.signature, state.failures) = (None, 0);
+        let since = *state.empty_since.get_or_insert(now);
         // After a pause, one such job is enough for the next pause.
-        if fuse.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
-            (fuse.empty, fuse.empty_since, fuse.empty_microdollars) = (0, Some(now), 0);
+        if state.pauses == 0 && now.duration_since(since) > self.empty_within.duration() {
+            (state.empty, state.empty_since, state.empty_microdollars) = (0, Some(now), 0);
         }
-        fuse.empty = fuse.empty.saturating_add(1);
-        fuse.empty_microdollars = fuse.empty_microdollars.saturating_add(microdollars);
+        state.empty = state.empty.saturating_add(1);
+        state.empty_microdollars = state.empty_microdollars.saturating_add(microdollars);
         let cost = crate::budget::microdollars(self.empty_usd);
-        let enough = fuse.empty >= self.empty_runs || fuse.pauses > 0;
-        if self.empty_runs == 0 || !enough || fuse.empty_microdollars < cost {
+        let enough = state.empty >= self.empty_runs || state.pauses > 0;
+        if self.empty_runs == 0 || !enough || state.empty_microdollars < cost {
             if self.empty_runs == 0 {
-                *fuse = BreakerState::default();
+                *state = BreakerState::default();
             }
             return None;
         }
-        let (runs, cost) = (fuse.empty, crate::budget::money(fuse.empty_microdollars));
-        Some(self.pause(fuse, now, &format!("{} used no tool and cost {cost}", jobs_in_a_row(runs))))
+        let (runs, cost) = (state.empty, crate::budget::money(state.empty_microdollars));
+        Some(self.pause(state, now, &format!("{} used no tool and cost {cost}", jobs_in_a_row(runs))))
     }
 
-    fn pause(&self, fuse: &mut BreakerState, now: Timestamp, reason: &str) -> Pause {
+    fn pause(&self, state: &mut BreakerState, now: Timestamp, reason: &str) -> Pause {
         const MAX_BREAKER_PAUSE: SignedDuration = SignedDuration::from_hours(24);
         let first = self.pause.duration();
-        fuse.pauses = fuse.pauses.saturating_add(1);
-        let pause = Backoff::doubling(first, MAX_BREAKER_PAUSE.max(first)).after(fuse.pauses);
+        state.pauses = state.pauses.saturating_add(1);
+        let pause = Backoff::doubling(first, MAX_BREAKER_PAUSE.max(first)).after(state.pauses);
         Pause {
             until: now.saturating_add(pause).unwrap_or(Timestamp::MAX),
             reason: cut(reason, 0, LONGEST_REASON),
@@ -176,7 +176,7 @@ mod tests {
     /// Runs a story. f: fails as before, g: fails differently, l: is lost, c: is cancelled, o: completes, e: completes
     /// without using a tool and costs one cent. A blank lets an hour pass.
     fn story(breaker: Breaker, runs: &str) -> String {
-        let mut fuse = BreakerState::default();
+        let mut state = BreakerState::default();
         let (mut answers, mut now) = (String::new(), at(0));
         for run in runs.chars() {
             if run == ' ' {
@@ -191,7 +191,7 @@ mod tests {
                 _ => completed(),
             };
             let run = Run { outcome: &outcome, empty: run == 'e', microdollars: 10_000 };
-            let pause = breaker.judge(&mut fuse, run, now);
+            let pause = breaker.judge(&mut state, run, now);
             answers += &pause
                 .map_or("-".to_owned(), |pause| format!("[{}m]", pause.until.duration_since(now).as_mins()));
         }

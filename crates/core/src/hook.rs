@@ -119,9 +119,11 @@ impl HookOutline {
             list,
             kind: hook.kind(),
             name: hook.name.clone(),
-            events: hook.on_events.clone(),
+            events: hook.on_events.clone().unwrap_or_default(),
         };
-        (1..).zip(hooks.all()).map(outline).collect()
+        // With an empty list a hook runs after nothing. In an outline, it means all.
+        let runs = |(_, (_, hook)): &(u32, (HookList, &Hook))| hook.on_events != Some(Vec::new());
+        (1..).zip(hooks.all()).filter(runs).map(outline).collect()
     }
 
     /// Checks whether the hook applies to this event. `on_error` does not apply to cancelled jobs, because the person
@@ -281,6 +283,22 @@ mod tests {
         };
         assert_eq!(error(&[]), [Failed, Timeout]);
         assert_eq!(error(&[Completed, Timeout, Cancelled]), [Timeout]);
+    }
+
+    #[test]
+    fn an_empty_list_of_events_means_never() {
+        let hook = |on_events| Hook {
+            name: None,
+            continue_on_error: true,
+            on_events,
+            when: None,
+            action: HookAction::Shell { command: "x".into(), timeout: std::time::Duration::from_secs(1) },
+        };
+        let after_run = vec![hook(Some(Vec::new())), hook(None), hook(Some(vec![HookEvent::Failed]))];
+        let outlines = HookOutline::all_of(&Hooks { after_run, on_error: Vec::new() });
+        let numbers: Vec<u32> = outlines.iter().map(|outline| outline.number).collect();
+        assert_eq!(numbers, [2, 3]);
+        assert!(outlines[0].applies(HookEvent::Completed) && !outlines[1].applies(HookEvent::Completed));
     }
 
     #[test]

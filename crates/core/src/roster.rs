@@ -391,7 +391,7 @@ impl Schedule {
     }
 
     /// Returns the location of `enabled: false`, if it is set.
-    pub fn place_of_off(&self) -> Option<String> {
+    pub fn disabled_in_file(&self) -> Option<String> {
         let unknown = || "the config".to_owned();
         (!self.enabled).then(|| self.off_in_file.clone().unwrap_or_else(unknown))
     }

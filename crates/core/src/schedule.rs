@@ -48,7 +48,7 @@ pub struct ScheduleRecord {
     /// A due firing that has to wait, and the reason.
     pub waiting: Option<WaitingFiring>,
     /// Results of its last jobs, for its breaker.
-    pub fuse: BreakerState,
+    pub breaker_state: BreakerState,
     /// End of a pause on the boot clock.
     pub pause_boot: Option<BootTime>,
 }
@@ -191,8 +191,8 @@ impl ScheduleRecord {
         match self.state {
             _ if self.is_done() => false,
             // Its pause is over: no probe has to run first any more.
-            ScheduleState::Active if self.fuse.pauses > 0 => {
-                self.fuse = BreakerState::default();
+            ScheduleState::Active if self.breaker_state.pauses > 0 => {
+                self.breaker_state = BreakerState::default();
                 true
             }
             ScheduleState::Active | ScheduleState::Finished => false,
@@ -203,7 +203,7 @@ impl ScheduleRecord {
                 self.counted_from = self.counted_from.map(|_| now);
                 // Places that became free while it was off are filled when it is due.
                 (self.polled_at, self.fill) = (self.polled_at.map(|_| now), false);
-                self.fuse = BreakerState::default();
+                self.breaker_state = BreakerState::default();
                 true
             }
         }
@@ -314,7 +314,7 @@ impl ScheduleRecord {
 
     /// Resets the breaker state, and ends a pause, because a job by hand succeeded.
     pub fn proved(&mut self, now: Timestamp) -> bool {
-        self.fuse = BreakerState::default();
+        self.breaker_state = BreakerState::default();
         let paused = matches!(self.state, ScheduleState::Paused { .. });
         if paused {
             self.state = ScheduleState::Active;

@@ -113,12 +113,12 @@ pub enum FleetError {
     #[error("{agent}/{schedule} has `enabled: false` in {place}; change it there, and the fleet reloads it")]
     OffInFile { agent: AgentName, schedule: ScheduleName, place: String },
     #[error(
-        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; a later one in its file lets it go on"
+        "{agent}/{schedule} has finished: its `end_at` ({end}) has passed; with a later one in its file it fires again"
     )]
     Finished { agent: AgentName, schedule: ScheduleName, end: Timestamp },
     #[error(
         "{agent}/{schedule} has finished: it has fired, and a `delay` fires once; `cowhand trigger {agent} {schedule}` runs \
-         it again, and a new `run_at` or `in` in its file arms it anew"
+         it again, and a new `run_at` or `in` in its file arms it again"
     )]
     HasFired { agent: AgentName, schedule: ScheduleName },
     #[error("{agent}/{schedule} is of type {kind}, which takes no such deliveries")]

@@ -258,7 +258,7 @@ impl ScheduleView {
             last_error: gave_up.or_else(|| record.and_then(|record| record.last_error.clone())),
             skip_reason,
             skip_until: None,
-            off_in_file: schedule.place_of_off(),
+            off_in_file: schedule.disabled_in_file(),
             skip_note: None,
             skip_note_reason: None,
             due_since: held.map(|waiting| waiting.due),

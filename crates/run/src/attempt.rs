@@ -148,14 +148,14 @@ impl Attempt {
     }
 
     /// Removes the private files after the end, because they may contain secrets.
-    pub fn forget_private(&self) -> io::Result<()> {
+    pub fn remove_private_files(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(CREDENTIALS_FILE)))?;
         remove_folder(&self.private())
     }
 
     /// Removes the raw output after the attempt is settled: the job's JSONL contains it without secrets. The
     /// checkpoints are removed too, because text that was held back may be a part of a secret.
-    pub fn forget_output(&self) -> io::Result<()> {
+    pub fn remove_output(&self) -> io::Result<()> {
         absent_is_ok(fs::remove_file(self.folder.join(PROMPT_FILE)))?;
         absent_is_ok(fs::remove_file(self.folder.join("index")))?;
         absent_is_ok(fs::remove_file(self.stdout()))?;

@@ -119,7 +119,7 @@ impl Attempt {
 
     /// Kills the processes of an attempt whose folder is missing, including the keeper, and returns whether there were
     /// any.
-    pub fn end_strays(&self) -> io::Result<bool> {
+    pub fn kill_marked_processes(&self) -> io::Result<bool> {
         let strays = self.marked()?;
         process::signal_all(&strays, Signal::KILL);
         Ok(!strays.is_empty())
@@ -127,14 +127,14 @@ impl Attempt {
 
     /// Kills the attempt with its keeper at once. Processes that remain are found when the caller checks again.
     pub fn kill(&self) -> io::Result<()> {
-        self.end_strays()?;
+        self.kill_marked_processes()?;
         // Without a keeper the control group is removed as well.
         self.stop().map(drop)
     }
 
     /// Kills all processes of the attempt except this one.
     pub(super) fn end_others(&self) -> io::Result<()> {
-        self.end_strays().map(drop)
+        self.kill_marked_processes().map(drop)
     }
 
     fn marked(&self) -> io::Result<Vec<i32>> {

@@ -500,7 +500,7 @@ async fn tell_schedule(
         let microdollars = job.usage().map_or(0, |usage| Amount::of(usage).microdollars);
         let empty = row.get::<i64>("acted")? == 0;
         let run = Run { outcome, empty, microdollars };
-        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.fuse, run, now));
+        let pause = breaker.and_then(|breaker| breaker.judge(&mut schedule.breaker_state, run, now));
         if let Some(pause) = pause
             && schedule.pause(pause.clone(), at)
         {

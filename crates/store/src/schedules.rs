@@ -213,8 +213,9 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         // A paused schedule is enabled.
         ScheduleState::Paused { reason, until } => ("active", Some(reason.as_str()), Some(*until)),
     };
-    let fuse =
-        (schedule.fuse != BreakerState::default()).then(|| jobs::written(&schedule.fuse)).transpose()?;
+    let breaker_state = (schedule.breaker_state != BreakerState::default())
+        .then(|| jobs::written(&schedule.breaker_state))
+        .transpose()?;
     let interval_count = i64::try_from(schedule.interval_count).unwrap_or(i64::MAX);
     let fill_count = i64::try_from(schedule.fill_count).unwrap_or(i64::MAX);
     Ok(args![
@@ -233,7 +234,7 @@ fn columns(schedule: &ScheduleRecord) -> Result<Vec<Arg>, StoreError> {
         schedule.last_error.clone(),
         schedule.waiting.as_ref().map(|waiting| waiting.due),
         schedule.waiting.as_ref().map(|waiting| waiting.reason.as_str()),
-        fuse,
+        breaker_state,
         paused_until,
         schedule.polled_at.map(|at| at.wall),
         i64::from(schedule.fill),
@@ -282,7 +283,7 @@ fn read(row: &Row) -> Result<ScheduleRecord, StoreError> {
         fill_count: row.count("fill_count")?,
         run_error: row.get("run_error")?,
         waiting: waiting_due.zip(waiting_reason).map(|(due, reason)| WaitingFiring { due, reason }),
-        fuse: row.json_opt("fuse")?.unwrap_or_default(),
+        breaker_state: row.json_opt("fuse")?.unwrap_or_default(),
         counted_from: row.moment_opt("counted_from", "counted_boot")?,
         pause_boot: row.parse_opt("pause_boot")?,
     })

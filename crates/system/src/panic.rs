@@ -25,7 +25,7 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
 }
 
 /// Runs a loop and restarts it after a panic.
-pub async fn again_and_again<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
+pub async fn restart_on_panic<F: Future<Output = ()>>(what: &str, begin: impl Fn() -> F) {
     while let Err(panicked) = caught(begin()).await {
         error!("{what} {panicked}; it is begun anew in {} s", RESTART_DELAY.as_secs());
         tokio::time::sleep(RESTART_DELAY).await;
@@ -61,7 +61,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_loop_is_begun_anew_until_it_ends_by_itself() {
         let begun = AtomicU32::new(0);
-        again_and_again("it", || async {
+        restart_on_panic("it", || async {
             assert!(begun.fetch_add(1, Ordering::Relaxed) == 2, "not yet");
         })
         .await;

@@ -158,7 +158,7 @@ impl From<HookConfig> for Hook {
         Self {
             name: config.name,
             continue_on_error: config.continue_on_error.unwrap_or(true),
-            on_events: config.on_events.unwrap_or_default(),
+            on_events: config.on_events,
             when: config.when,
             action: config.action.into(),
         }

@@ -157,7 +157,7 @@ fn hooks(idle: &mut Idle, draft: &Draft, agent: &Agent) {
         let written = draft.node.get("hooks").and_then(|hooks| hooks.get(list)).map(Node::list);
         for (number, (hook, written)) in hooks.iter().zip(written.unwrap_or_default()).enumerate() {
             let Some(events) = written.entry("on_events") else { continue };
-            let is_idle = hook.on_events.is_empty() && !events.node.is_null();
+            let is_idle = hook.on_events.as_ref().is_some_and(Vec::is_empty);
             let key = draft.key_of(&format!("hooks.{list}[{number}].on_events"));
             idle.note(
                 events.key_at,

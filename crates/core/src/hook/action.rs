@@ -31,8 +31,8 @@ pub struct Hook {
     pub name: Option<String>,
     /// True if the following hooks run after a failure of this one.
     pub continue_on_error: bool,
-    /// Ends of a job after which it runs; empty means all.
-    pub on_events: Vec<HookEvent>,
+    /// Ends of a job after which it runs; none means all.
+    pub on_events: Option<Vec<HookEvent>>,
     /// Dotted path into the context; the value there has to be true.
     pub when: Option<String>,
     pub action: HookAction,

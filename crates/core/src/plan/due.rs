@@ -85,7 +85,7 @@ impl DueCheck<'_> {
     pub(super) fn is_under_way(&self) -> bool {
         if self.live.takes_work {
             self.live.preparing
-                || (self.record.fuse.pauses > 0
+                || (self.record.breaker_state.pauses > 0
                     && self.snapshot.begun_probe(self.schedule, self.record).is_some())
         } else {
             self.live.by_trigger()

@@ -44,8 +44,8 @@ impl ScheduleHold<'_> {
     pub fn sentence(self) -> String {
         match self {
             Self::Paused { reason, .. } => format!("its schedule has paused itself: {reason}"),
-            Self::Probe(job) => format!("its schedule had paused itself, and {job} goes first"),
-            Self::Off => "its schedule had paused itself, and was turned off then".to_owned(),
+            Self::Probe(job) => format!("its schedule was paused, and waits for its probe {job}"),
+            Self::Off => "its schedule was turned off during its pause".to_owned(),
             Self::Removed => {
                 "its schedule is not in the config any more, and with it what the job may not do; put it back, \
                  name it in `adopt` of the schedule of the same agent that it has become, or cancel the job"
@@ -79,10 +79,10 @@ impl Snapshot {
         let record = self.schedules.get(&schedule.id)?;
         match &record.state {
             ScheduleState::Paused { reason, until } => Some(ScheduleHold::Paused { reason, until: *until }),
-            ScheduleState::Disabled { why: DisabledBy::Person } if record.fuse.pauses > 0 => {
+            ScheduleState::Disabled { why: DisabledBy::Person } if record.breaker_state.pauses > 0 => {
                 Some(ScheduleHold::Off)
             }
-            ScheduleState::Active if record.fuse.pauses > 0 && schedule.breaker.is_on() => {
+            ScheduleState::Active if record.breaker_state.pauses > 0 && schedule.breaker.is_on() => {
                 self.probe(schedule, record, now).map(ScheduleHold::Probe)
             }
             ScheduleState::Active

@@ -22,7 +22,7 @@ const NO_DAEMON: &str = "no daemon runs; it starts when a daemon does";
 
 impl Snapshot {
     /// Returns what a pending job waits for whose time has come: a place of its agent, its session, a slot of its provider,
-    /// or a daemon. None if it runs, has to wait for a time, or starts at the daemon's next look.
+    /// or a daemon. None if it runs, has to wait for a time, or starts at the daemon's next tick.
     pub fn awaited_start(
         &self,
         roster: &Roster,

@@ -31,7 +31,7 @@ impl ScheduleRecord {
             fill_count: 0,
             run_error: None,
             waiting: None,
-            fuse: BreakerState::default(),
+            breaker_state: BreakerState::default(),
             pause_boot: None,
         }
     }
@@ -46,7 +46,7 @@ impl ScheduleRecord {
         self.run_at = run_at(&schedule.trigger, now);
         self.armed_at = now;
         self.waiting = None;
-        self.fuse = BreakerState::default();
+        self.breaker_state = BreakerState::default();
         if !matches!(self.state, ScheduleState::Disabled { why: DisabledBy::Person }) {
             self.state = ScheduleState::Active;
         }

@@ -123,7 +123,7 @@ pub(super) async fn ended(client: &Connection<'_>, id: &JobId, goes_on: &str) ->
             return failure;
         }
         failure.and(&format!(
-            "{id} may run on; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
+            "{id} may still run; when a daemon runs, `cowhand logs -f {id}` follows it and `cowhand job {id}` shows how it ended"
         ))
     })
 }
@@ -243,7 +243,7 @@ fn details(job: &JobRecord, cancellation: Option<&Cancellation>, alone: bool, no
     let under_way = cancellation.filter(|_| job.status == JobStatus::Running);
     let cancelling = under_way.map(|asked| {
         let (since, by) = (duration::from_now(now, asked.asked_at), asked.in_words());
-        format!("its end was asked for {since}, by {by}; it has not ended yet")
+        format!("its cancellation was requested {since}, by {by}; it has not ended yet")
     });
     let next = at(job.not_before.filter(|at| *at > now));
     let rows = [

@@ -66,7 +66,7 @@ impl StatusArgs {
             if let Some(at) = status.daemon.config_refused_at {
                 let at = duration::from_now(now, at);
                 let refused =
-                    format!("the config on disk was refused {at}, and the one before it is in force");
+                    format!("the config on disk was refused {at}, and the previous config stays in use");
                 let refused = print::styled(refused, print::BAD);
                 print::prose(&format!("{refused}; `cowhand config check` shows its mistakes"), 2);
             }

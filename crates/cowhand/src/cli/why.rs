@@ -183,12 +183,12 @@ impl WhyArgs {
 fn print_refusal(agent: &AgentView, now: Timestamp) {
     let Some(FollowupRefusal { job, at, message }) = &agent.followup_refused else { return };
     let (when, message) = (duration::from_now(now, *at), print::one_line(message, 400));
-    let asked = format!("{} asked for a follow-up in {job}, {when}", agent.name);
-    print::prose(&format!("{asked}, and did not get it: {}", stop(&message)), 0);
+    let asked = format!("{} requested a follow-up in {job}, {when}", agent.name);
+    print::prose(&format!("{asked}, and it was refused: {}", stop(&message)), 0);
 }
 
 /// Reason why an interval waits while its job has not ended.
-const COUNTS_FROM_END: &str = "its previous job had not ended. An interval counts from its end";
+const COUNTS_FROM_END: &str = "its previous job has not ended. An interval counts from the end of that job";
 
 /// What it does now, what it waits for, and when it will fire.
 fn describe_state(
@@ -208,12 +208,15 @@ fn describe_state(
         lines.push(format!("If it were due now, it would not run: {}", stop(&print::one_line(note, 400))));
     }
     if let Some(at) = view.last_run_at {
-        lines.push(format!("Its last own run, or look for work, ended {}.", duration::from_now(now, at)));
+        lines.push(format!(
+            "Its last run by its trigger, or its last poll, ended {}.",
+            duration::from_now(now, at)
+        ));
     }
     if let Some(error) = &view.last_error {
         let what = match view.status {
             ScheduleStatus::Error => "The reason",
-            _ if view.preparing => "It cannot be prepared, and is tried again at least once a minute",
+            _ if view.preparing => "Its firing cannot be prepared, and is retried at least once a minute",
             _ => "Its last error",
         };
         lines.push(format!("{what}: {}", print::one_line(error, 600)));
@@ -238,11 +241,11 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         },
         ScheduleStatus::Error if renamed => {
             format!(
-                "{name} does not fire: it seems to be an earlier schedule under a new name. `adopt` lets it go on."
+                "{name} does not fire: it seems to be a renamed schedule. `adopt` gives it the history of the old name."
             )
         }
         ScheduleStatus::Error => {
-            format!("{name} has given up; `cowhand schedule enable {name}` lets it try again.")
+            format!("{name} has given up; `cowhand schedule enable {name}` starts it again.")
         }
         ScheduleStatus::Paused => {
             format!("{name} has paused itself; `cowhand schedule enable {name}` ends the pause.")
@@ -253,7 +256,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
             let job = fired.and_then(|fired| fired.job.as_ref()).map(|job| format!(" ({job})"));
             format!(
                 "{name} has finished: it fired{}{}, and a `delay` fires once. `cowhand trigger {} {}` runs it again; \
-                 a new `run_at` or `in` in its file arms it anew.",
+                 a new `run_at` or `in` in its file arms it again.",
                 when.unwrap_or_default(),
                 job.unwrap_or_default(),
                 view.agent,
@@ -262,7 +265,7 @@ fn first_line(view: &ScheduleView, firings: &[FiringView], now: Timestamp) -> St
         }
         ScheduleStatus::Finished => {
             format!(
-                "{name} has finished: its `end_at` has passed. A later `end_at` in its file lets it go on."
+                "{name} has finished: its `end_at` has passed. With a later `end_at` in its file, it fires again."
             )
         }
         ScheduleStatus::Idle => format!("{name} is on, and not running now."),
@@ -333,11 +336,11 @@ fn preparing(view: &ScheduleView, alone: bool, now: Timestamp) -> String {
 /// time is in 57m (…).`
 fn missed(view: &ScheduleView, next: Option<Timestamp>, now: Timestamp) -> Option<String> {
     let note = &view.missed.as_ref()?.note;
-    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
+    let next = next.map(|at| format!(" Its next due time is {} ({at:.0}).", duration::until(now, at)));
     Some(format!("It is late: {}{}", stop(note), next.unwrap_or_default()))
 }
 
-/// Formats `It was due 3m ago and waits: its previous job had not ended. Its next time is in 57m (…).`
+/// Formats `It was due 3m ago and waits: its previous firing had not ended. Its next due time is in 57m (…).`
 fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: Timestamp) -> String {
     let since = view.due_since.map(|due| match view.due_again {
         0 => format!("It was due {} and waits", duration::from_now(now, due)),
@@ -348,7 +351,7 @@ fn waits(view: &ScheduleView, reason: SkipReason, next: Option<Timestamp>, now: 
         ),
     });
     let since = since.unwrap_or_else(|| "It waits".to_owned());
-    let next = next.map(|at| format!(" Its next time is {} ({at:.0}).", duration::until(now, at)));
+    let next = next.map(|at| format!(" Its next due time is {} ({at:.0}).", duration::until(now, at)));
     // If its job is pending, the note explains that.
     let is_running =
         reason == SkipReason::AlreadyRunning && view.skip_note_reason != Some(SkipReason::AlreadyRunning);
@@ -372,9 +375,9 @@ fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String>
     let it = if by_clock || view.jobs_waiting > 0 || view.due_since.is_some() {
         "It waits"
     } else if is_closed_for_good {
-        "What would fire it is skipped"
+        "Each occurrence of its trigger is skipped"
     } else {
-        "A job of it would wait"
+        "A job of this schedule would wait"
     };
     Some(match (view.skip_reason, view.skip_until) {
         (Some(SkipReason::Paused), Some(until)) => {
@@ -388,7 +391,11 @@ fn explained(view: &ScheduleView, alone: bool, now: Timestamp) -> Option<String>
             let (when, condition) = (duration::until(now, until), job::with_daemon(alone));
             // The time of a retry is exact. A usage limit may end earlier, and a budget may be raised.
             let latest = if reason == Some(SkipReason::Requeued) { "" } else { " at the latest" };
-            format!("It waits, and goes on {when}{latest}{condition}: {}", stop(&note))
+            // A schedule with a work source fires while its job waits, and so does a cron schedule.
+            let next = view.next_run_at.filter(|at| reason == Some(SkipReason::Requeued) && *at > now);
+            let next = next.map(|at| format!(" It fires next {} ({at:.0}).", duration::until(now, at)));
+            let next = next.unwrap_or_default();
+            format!("It waits, and continues {when}{latest}{condition}: {}{next}", stop(&note))
         }
         (_, Some(until)) => {
             format!("{it}, until {until:.0} at the latest: {}", stop(&note))

@@ -58,7 +58,7 @@ fn agents_that_schedule_each_other_stop_at_the_bound() {
     assert!(shown.contains(&format!("refused      no follow-up: {bound}\n")), "{shown}");
     let why = scene.run(&["why", "pong/poll"]).stdout;
     assert!(
-        why.contains(&format!("pong asked for a follow-up in {}", id(0))) && why.contains(bound),
+        why.contains(&format!("pong requested a follow-up in {}", id(0))) && why.contains(bound),
         "{why}"
     );
     assert!(!scene.run(&["why", "ping/poll"]).stdout.contains("follow-up"), "only whoever was refused");

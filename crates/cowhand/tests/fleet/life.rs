@@ -118,7 +118,7 @@ fn a_new_name_is_told_apart_from_a_new_schedule() {
     assert_eq!(scene.run(&["reload"]).code, Some(0));
     let remedy = "write `adopt: issues` to go on where that was, or run `cowhand schedule enable a/triage` to begin anew";
     for (asked, what) in
-        [(["status"].as_slice(), "given up"), (&["why", "a/triage"], "`adopt` lets it go on")]
+        [(["status"].as_slice(), "given up"), (&["why", "a/triage"], "`adopt` gives it the history")]
     {
         let said = scene.run(asked).stdout;
         assert!(said.contains(what) && said.contains(remedy), "{said}");

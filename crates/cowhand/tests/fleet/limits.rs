@@ -53,7 +53,7 @@ fn everybody_is_told_and_somebody_knows_better() {
     let why = scene.run(&["why", "first/nightly"]).stdout;
     assert!(why.contains(used_up), "{why}");
     let idle = scene.run(&["why", "second/idle"]).stdout;
-    assert!(idle.contains("A job of it would wait, until ") && idle.contains(used_up), "{idle}");
+    assert!(idle.contains("A job of this schedule would wait, until ") && idle.contains(used_up), "{idle}");
     let list = scene.run(&["schedule", "list"]).stdout;
     let of_idle = list.lines().find(|line| line.contains("second/idle")).unwrap();
     assert!(of_idle.contains("usage_limit: shared is used up"), "{list}");

@@ -126,7 +126,7 @@ async fn a_start_ends_attempts_whose_lease_is_gone() {
             let raw = scene.root.join(".cowhand/attempts").join(format!("{job}.1/stdout"));
             wait_until("its raw output to be removed", || (!raw.exists()).then_some(()));
             assert!(!raw.with_file_name("prompt").exists());
-            assert!(scene.log().contains("ended an attempt that is no longer ours"), "{}", scene.log());
+            assert!(scene.log().contains("ended an attempt without a lease"), "{}", scene.log());
         }
     }
 }

@@ -30,7 +30,7 @@ fn a_pending_job_says_what_it_waits_for() {
     let place = "a has 1 place (`max_concurrent`), and as many jobs run; it is the next";
     let why = said(&scene, &["why", "a/often"]);
     assert!(why.contains(&format!("It waits: {second} is pending: {place}.")), "{why}");
-    assert!(!why.contains("had not ended"), "{why}");
+    assert!(!why.contains("its previous"), "{why}");
     let shown = scene.json(&["schedule", "show", "a/often"]);
     assert_eq!(shown["skip_reason"], "at_capacity", "{shown}");
     let list = said(&scene, &["schedule", "list"]);
@@ -70,7 +70,7 @@ fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
     let message = wait_until("the retry to be due", || {
         let waits = scene.json(&["job", &id])["waits"].take();
         let message = waits["message"].as_str().map(str::to_owned);
-        message.filter(|message| message.contains("the retry is due since"))
+        message.filter(|message| message.contains("the retry has been due since"))
     });
     assert!(
         message.starts_with("attempt ") && message.contains("exit code 3; the retry is due"),
@@ -80,8 +80,11 @@ fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
     assert!(message.ends_with(nobody), "{message}");
     for arguments in [&["why", "a/often"][..], &["status"], &["job", &id]] {
         let said = said(&scene, arguments);
-        assert!(said.contains("exit code 3; the retry is due since") && said.contains(nobody), "{said}");
-        assert!(!said.contains("had not ended"), "{said}");
+        assert!(
+            said.contains("exit code 3; the retry has been due since") && said.contains(nobody),
+            "{said}"
+        );
+        assert!(!said.contains("its previous"), "{said}");
     }
     let shown = scene.json(&["schedule", "show", "a/often"]);
     assert_eq!((&shown["skip_reason"], &shown["skip_note_reason"]), (&"requeued".into(), &"requeued".into()));

@@ -42,7 +42,7 @@ fn a_firing_that_is_prepared_says_what_it_waits_for() {
     assert!(!said.contains("previous job"), "{said}");
     let said = why(&scene, "a/gone");
     assert!(
-        said.contains("It cannot be prepared, and is tried again at least once a minute: ")
+        said.contains("Its firing cannot be prepared, and is retried at least once a minute: ")
             && said.contains("no-such-program"),
         "{said}"
     );
@@ -166,14 +166,14 @@ fn each_key_of_a_calendar_is_named() {
     assert!(said.contains("a/never has finished: its `end_at` has passed."), "{said}");
     let said = why(&scene, "a/daily");
     assert!(
-        said.contains("T12:00:00Z is passed over: the day is one of its `exclude_dates`. It fires next"),
+        said.contains("T12:00:00Z is skipped: the day is one of its `exclude_dates`. It fires next"),
         "{said}"
     );
     let daily = scene.json(&["schedule", "show", "a/daily"]);
     assert_eq!((&daily["skip_reason"], &daily["skip_note_reason"]), (&"not_due".into(), &"not_due".into()));
     assert_eq!(daily["skip_until"], daily["next_run_at"]);
     let list = scene.run(&["schedule", "list"]).stdout;
-    for note in ["is passed over: the day is one of its", "nothing is due before its `start_at`"] {
+    for note in ["is skipped: the day is one of its", "nothing is due before its `start_at`"] {
         assert!(list.contains(note), "{list}");
     }
     let firing = wait_until("a due time on a holiday", || {
@@ -182,9 +182,12 @@ fn each_key_of_a_calendar_is_named() {
     });
     assert_eq!(firing["why"], "the day is one of its `exclude_dates`");
     let said = why(&scene, "a/hook");
-    assert!(said.contains("A job of it would wait, until 2090-01-01T00:00:00Z at the latest"), "{said}");
+    assert!(
+        said.contains("A job of this schedule would wait, until 2090-01-01T00:00:00Z at the latest"),
+        "{said}"
+    );
     let said = why(&scene, "a/over");
-    assert!(said.contains("What would fire it is skipped: its `end_at` has passed."), "{said}");
+    assert!(said.contains("Each occurrence of its trigger is skipped: its `end_at` has passed."), "{said}");
     wait_until("it to finish", || {
         (scene.json(&["schedule", "show", "a/past"])["status"] == "finished").then_some(())
     });
@@ -410,6 +413,30 @@ fn what_a_job_waits_for_is_a_sentence() {
     }
 }
 
+/// A schedule with a work source polls while one of its jobs waits for its retry, and `why` names the next poll.
+#[test]
+fn the_next_poll_is_named_beside_a_retry() {
+    let scene = Scene::with(
+        "agents:
+  - name: a
+    runtime: command
+    command: [sh, -c, 'exit 3']
+    retry: {max_attempts: 3, backoff: 1h, on: [error]}
+    work_source: {type: files, path: tasks}
+    schedules:
+      polls: {type: interval, interval: 30m}
+",
+    );
+    std::fs::create_dir(scene.root.join("tasks")).unwrap();
+    scene.write("tasks/one.md", "Do it.");
+    scene.start();
+    wait_until("its job to be tried again", || {
+        (scene.json(&["schedule", "show", "a/polls"])["skip_reason"] == "requeued").then_some(())
+    });
+    let said = why(&scene, "a/polls");
+    assert!(said.contains("It waits, and continues in ") && said.contains(" It fires next in "), "{said}");
+}
+
 #[test]
 fn a_job_that_is_tried_again_says_what_failed_and_when() {
     let scene = Scene::with(
@@ -431,7 +458,7 @@ fn a_job_that_is_tried_again_says_what_failed_and_when() {
         });
         let said = why(&scene, name);
         assert!(said.contains("attempt 1 failed, and it is tried again: exit code 3"), "{said}");
-        assert!(said.contains("It waits, and goes on in ") && !said.contains("had not ended"), "{said}");
+        assert!(said.contains("It waits, and continues in ") && !said.contains("previous"), "{said}");
         assert!(!said.contains("at the latest"), "the time is exact: {said}");
     }
     assert_eq!(scene.run(&["stop"]).code, Some(0));

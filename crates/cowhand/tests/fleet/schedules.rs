@@ -95,7 +95,7 @@ fn why_one_does_not_fire_now() {
     scene.start();
     super::wait_until("the first run", || (scene.json(&["jobs"])[0]["status"] == "running").then_some(()));
     let expected = [
-        ("often", "already_running", "It waits: its previous job had not ended."),
+        ("often", "already_running", "It waits: its previous job has not ended."),
         ("yearly", "not_due", "It is not due: it fires next in"),
         ("hook", "unsupported_type", "A schedule of type webhook does not fire by the clock."),
         ("talk", "unsupported_type", "A schedule of type chat does not fire by the clock."),

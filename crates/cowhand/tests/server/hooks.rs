@@ -376,7 +376,7 @@ async fn what_waits_for_the_end_of_a_pause_is_not_being_prepared() {
     assert_eq!((&schedule["status"], &schedule["preparing"]), (&"paused".into(), &false.into()), "{said:#}");
     let mut firings = said["firings"].as_array().unwrap().iter();
     let waits = firings.find(|firing| firing["outcome"] == "preparing").unwrap();
-    assert_eq!(waits["why"], "its schedule has paused itself, and it waits for the end of the pause");
+    assert_eq!(waits["why"], "its schedule is paused, and it waits for the end of the pause");
 }
 
 /// This delivery is not prepared yet either.

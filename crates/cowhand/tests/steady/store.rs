@@ -18,7 +18,7 @@ async fn what_cannot_be_given_back_yet_is_not_held_for_ever() {
     let refuse = "create trigger refuse before delete on attempts begin select raise(abort, 'not now'); end";
     sqlx::query(refuse).execute(&mut refusing).await.unwrap();
     assert!(scene.start(""), "{}", scene.read("log"));
-    let tries = || scene.read("log").matches("is not given back yet").count();
+    let tries = || scene.read("log").matches("is not requeued yet").count();
     scene.until("tried three times", || tries() >= 3).await;
     let store = scene.store().await;
     let running = scene.job(&store, "held", |job| job.status() == JobStatus::Running).await;
@@ -72,7 +72,9 @@ async fn who_hangs_is_ended_while_the_store_is_away() {
     sqlx::query("alter table asks rename to taken").execute(&mut taking).await.unwrap();
     assert!(!processes(&job).is_empty(), "the store is away before its time is up");
     scene.until("all of it to be gone", || processes(&job).is_empty()).await;
-    scene.until("its end to be held up", || scene.read("log").contains("its end is not written yet")).await;
+    scene
+        .until("its end to be held up", || scene.read("log").contains("its outcome is not stored yet"))
+        .await;
     sqlx::query("alter table taken rename to asks").execute(&mut taking).await.unwrap();
     let job = scene.job(&store, "over", |job| job.status() == JobStatus::Failed).await;
     assert_eq!(JobRecord::from(job).error.unwrap().kind, ErrorKind::Timeout);

@@ -43,7 +43,7 @@ fn a_stop_waits_for_a_server_that_is_away_once_and_says_so() {
     fleet.ended();
     let log = fleet.log();
     assert!(log.contains("the next start settles the jobs whose end it could not write"), "{log}");
-    assert!(log.contains("its end is not written; the next start settles it"), "{log}");
+    assert!(log.contains("its outcome is not stored; the next start of the daemon settles it"), "{log}");
     drop(silent);
     fs::remove_file(socket(&server.url())).unwrap();
     server.start_again();

@@ -114,7 +114,7 @@ async fn an_outcome_is_reported_and_an_item_released_by_agent() {
 }
 
 #[tokio::test]
-async fn the_source_of_a_schedule_counts_before_the_agents() {
+async fn the_source_of_a_schedule_is_its_own() {
     let tasks = Tasks::new(&[]);
     for folder in ["agents", "schedules"] {
         std::fs::create_dir(tasks.file(folder)).unwrap();
@@ -123,7 +123,8 @@ async fn the_source_of_a_schedule_counts_before_the_agents() {
     let sources = sources(&tasks);
     for (of_agent, of_schedule, expected) in [
         (Some("agents"), Some("schedules"), Some("files-schedules")),
-        (Some("agents"), None, Some("files-agents")),
+        // The loader of the config adds the source of the agent to the schedules that inherit it.
+        (Some("agents"), None, None),
         (None, Some("schedules"), Some("files-schedules")),
         (None, None, None),
     ] {

@@ -41,7 +41,7 @@ impl AttemptTask {
                 }
                 Ok(next) => return next,
                 Err(error) if is_missing(self.attempt().folder()) => {
-                    self.end_strays().await;
+                    self.kill_marked_processes().await;
                     return Stage::Settle(self.lost(format!("lost: its folder is gone: {error:#}")));
                 }
                 // A disk may be full for a while, or a folder closed. The agent continues to run, so the job has not ended.
@@ -131,7 +131,7 @@ impl AttemptTask {
         let finish = output.tail.finish(ending, self.now(), &mut |_| {})?;
         output.log(&self.job);
         fault::place("read");
-        self.forget_private();
+        self.remove_private_files();
         let settlement = self.settlement(rules, finish, ending, &mut output.tail).await;
         Ok(settlement.map_or(Stage::Leave, Stage::Settle))
     }

@@ -107,7 +107,7 @@ impl AttemptTask {
 
     /// Finds out how far an attempt came that an earlier daemon, or this task before a panic, has left.
     async fn recovered(&mut self) -> Stage {
-        if is_missing(self.attempt().folder()) && !self.end_strays().await {
+        if is_missing(self.attempt().folder()) && !self.kill_marked_processes().await {
             return Stage::Requeue(NotBegun::Interrupted);
         }
         if let Some(settlement) = self.settled_before().await {
@@ -176,7 +176,7 @@ impl AttemptTask {
             StartError::Store(_) => Stage::Requeue(NotBegun::Shortage(error.to_string())),
             StartError::LeaseLost => {
                 warn!(job = %self.job.id(), "{error}");
-                self.forget_private();
+                self.remove_private_files();
                 Stage::Leave
             }
             StartError::Stopped => self.stopped_before_start(),
@@ -194,7 +194,7 @@ impl AttemptTask {
     }
 
     fn stopped_before_start(&self) -> Stage {
-        self.forget_private();
+        self.remove_private_files();
         match *self.stop_requests.borrow() {
             StopRequest::Continue | StopRequest::Detach => Stage::Requeue(NotBegun::Interrupted),
             StopRequest::Cancel | StopRequest::CancelNow => {
@@ -206,14 +206,14 @@ impl AttemptTask {
 
     /// Returns the settlement of an attempt that could not be started.
     fn start_failed(&self, message: String) -> Settlement {
-        self.forget_private();
+        self.remove_private_files();
         let error = JobError { kind: ErrorKind::StartFailed, message };
         let outcome = Outcome::Failed { reason: FailReason::Error, error, summary: None };
         Settlement { used_no_tool: true, ..outcome.into() }
     }
 
-    fn forget_private(&self) {
-        if let Err(error) = self.attempt().forget_private() {
+    fn remove_private_files(&self) {
+        if let Err(error) = self.attempt().remove_private_files() {
             warn!(job = %self.job.id(), "its private files are still there: {error}");
         }
     }

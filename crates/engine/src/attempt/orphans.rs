@@ -45,7 +45,7 @@ pub(crate) async fn find(engine: &Arc<Engine>) -> Vec<Orphan> {
     let (mut found, without_folder) = match found.await.map_err(io::Error::other).flatten() {
         Ok(found) => found,
         Err(error) => {
-            error!("cannot look for attempts that are no longer ours: {error}; a restart looks again");
+            error!("cannot search for attempts without a lease: {error}; the next start searches again");
             return Vec::new();
         }
     };
@@ -98,7 +98,7 @@ fn with_folder(
             Ok(AttemptState::Kept | AttemptState::Unkept) => found.push((attempt, job)),
             // The attempt may run although its state cannot be read.
             Err(error) => {
-                warn!(%job, attempt = number, "how it stands cannot be read: {error}");
+                warn!(%job, attempt = number, "cannot read the state of the attempt: {error}");
                 found.push((attempt, job));
             }
         }
@@ -128,7 +128,7 @@ async fn is_of_this_node(engine: &Engine, job: &JobId, number: u32) -> bool {
             history.attempts.iter().any(|attempt| attempt.number == number && own(&attempt.node))
         }),
         Err(error) => {
-            warn!(%job, attempt = number, "whose it is cannot be found out, so it is left alone: {error}");
+            warn!(%job, attempt = number, "cannot find out which node started it, so it is not ended: {error}");
             false
         }
     }
@@ -142,12 +142,12 @@ impl Orphan {
     /// Ends the orphan: asks its keeper to stop it, then kills the remaining processes.
     pub(crate) async fn end(self) {
         let (job, attempt) = (&self.job, &self.attempt);
-        warn!(%job, attempt = attempt.name(), "found running, although its lease is gone; ending it");
+        warn!(%job, attempt = attempt.name(), "the attempt runs without a lease; ending it");
         if end(attempt).await {
-            info!(%job, attempt = attempt.name(), "ended an attempt that is no longer ours");
+            info!(%job, attempt = attempt.name(), "ended an attempt without a lease");
             attempt.on_blocking_thread(forget).await;
         } else {
-            error!(%job, attempt = attempt.name(), "its processes cannot be ended; end them by hand");
+            error!(%job, attempt = attempt.name(), "cannot end its processes; kill them manually");
         }
     }
 }
@@ -171,7 +171,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
         match step.await {
             Ok((true, _)) => return true,
             Ok((false, now_asked)) => asked = now_asked,
-            Err(error) => warn!(attempt = attempt.name(), "it cannot be ended at the moment: {error}"),
+            Err(error) => warn!(attempt = attempt.name(), "cannot end the attempt yet: {error}"),
         }
         if now >= give_up_at {
             return false;
@@ -183,7 +183,7 @@ pub(super) async fn end(attempt: &Attempt) -> bool {
 /// Takes the next step to end an attempt, and returns whether it has ended.
 fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool> {
     if is_missing(attempt.folder()) {
-        return attempt.end_strays().map(|any| !any);
+        return attempt.kill_marked_processes().map(|any| !any);
     }
     if matches!(attempt.state()?, AttemptState::Ended(_) | AttemptState::Gone) {
         return Ok(true);
@@ -200,8 +200,8 @@ fn step(attempt: &Attempt, asked: &mut bool, by_force: bool) -> io::Result<bool>
 /// Removes files that may contain secrets and are not needed after the end. Output that is not stored elsewhere is left
 /// for the next start.
 fn forget(attempt: &Attempt) {
-    let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.forget_output() };
-    if let Err(error) = attempt.forget_private().and_then(|()| output()) {
-        warn!(attempt = attempt.name(), "its private files and raw output are still there: {error}");
+    let output = || if is_unwritten(attempt) { Ok(()) } else { attempt.remove_output() };
+    if let Err(error) = attempt.remove_private_files().and_then(|()| output()) {
+        warn!(attempt = attempt.name(), "cannot remove its private files and raw output: {error}");
     }
 }

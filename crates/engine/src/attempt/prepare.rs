@@ -120,7 +120,7 @@ impl AttemptTask {
                 stop: &stopping,
             });
             // A process that made its own session has left the process group, but still carries the mark.
-            if let Err(error) = attempt.end_strays() {
+            if let Err(error) = attempt.kill_marked_processes() {
                 warn!(attempt = attempt.name(), "what `setup` left running is not ended: {error}");
             }
             done

@@ -53,8 +53,8 @@ impl AttemptTask {
                         return;
                     }
                     self.keep_outcome(&settlement);
-                    if let Err(error) = attempt.forget_output() {
-                        warn!(job = %job.id(), "its raw output is still there: {error}");
+                    if let Err(error) = attempt.remove_output() {
+                        warn!(job = %job.id(), "cannot remove its raw output: {error}");
                     }
                     return;
                 }
@@ -65,7 +65,7 @@ impl AttemptTask {
                 }
                 Err(StoreError::Closed) => return,
                 Err(error) => {
-                    warn!(job = %self.job.id(), "its end is not written yet: {error}");
+                    warn!(job = %self.job.id(), "its outcome is not stored yet: {error}");
                     if self.is_left(&mut until) {
                         return;
                     }
@@ -95,16 +95,16 @@ impl AttemptTask {
                 Ok(GivenBack::TooOften) => {
                     let reason = why.reason().unwrap_or_default();
                     let message = format!(
-                        "{reason}; the job was put back {MAX_REQUEUES} times in a row for this reason"
+                        "{reason}; the job was requeued {MAX_REQUEUES} times in a row for this reason"
                     );
                     return self.settle(self.start_failed(message), rules).await;
                 }
                 Ok(GivenBack::Began) => {
-                    let lost = "lost: nothing is left of it, though something was heard of it before";
+                    let lost = "lost: the attempt began, but none of its processes and files are left";
                     return self.settle(self.lost(lost.to_owned()), rules).await;
                 }
                 Err(error) => {
-                    warn!(job = %self.job.id(), "it never began, and is not given back yet: {error}");
+                    warn!(job = %self.job.id(), "the attempt never began, and the job is not requeued yet: {error}");
                 }
             }
             if *self.stop_requests.borrow() == StopRequest::Detach || self.is_left(&mut until) {
@@ -118,7 +118,7 @@ impl AttemptTask {
     /// Removes the folder of an attempt that never began; the next attempt has its own.
     async fn discard(&self) {
         if let Err(error) = self.attempt().on_blocking_thread(Attempt::discard).await {
-            warn!(job = %self.job.id(), "the folder of an attempt that never began is still there: {error}");
+            warn!(job = %self.job.id(), "cannot remove the folder of an attempt that never began: {error}");
         }
     }
 
@@ -132,7 +132,7 @@ impl AttemptTask {
         let is_left =
             *until.get_or_insert_with(|| Instant::now() + STOPPING_SETTLE_TIMEOUT) <= Instant::now();
         if is_silent || is_left {
-            warn!(job = %self.job.id(), "its end is not written; the next start settles it");
+            warn!(job = %self.job.id(), "its outcome is not stored; the next start of the daemon settles it");
         }
         is_silent || is_left
     }

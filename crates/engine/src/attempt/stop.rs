@@ -166,9 +166,9 @@ impl AttemptTask {
     }
 
     /// Kills the remaining processes of an attempt without a folder, and returns whether there were any.
-    pub(super) async fn end_strays(&self) -> bool {
+    pub(super) async fn kill_marked_processes(&self) -> bool {
         loop {
-            match self.attempt().on_blocking_thread(Attempt::end_strays).await {
+            match self.attempt().on_blocking_thread(Attempt::kill_marked_processes).await {
                 Ok(any) => return any,
                 Err(error) => warn!(job = %self.job.id(), "what is left of it cannot be seen now: {error}"),
             }

@@ -85,7 +85,7 @@ impl AttemptTask {
 fn lives(attempt: &Attempt) -> bool {
     if is_missing(attempt.folder()) {
         // Processes that cannot be listed now may still run.
-        return attempt.end_strays().unwrap_or(true);
+        return attempt.kill_marked_processes().unwrap_or(true);
     }
     if matches!(attempt.state(), Ok(AttemptState::Ended(_) | AttemptState::Gone)) {
         return false;

@@ -110,11 +110,11 @@ impl Daemon {
         let views = Views::new(engine.home.state.clone(), started.now.wall);
         let (tasks, mut background, pruning) = (JoinSet::new(), JoinSet::new(), prune::Pruning::default());
         let (debts, hooks) = (Arc::clone(&engine), Arc::clone(&engine));
-        background.spawn(panic::again_and_again("delivering results to work sources", move || {
+        background.spawn(panic::restart_on_panic("delivering results to work sources", move || {
             outbox::deliver_outbox(Arc::clone(&debts))
         }));
         background
-            .spawn(panic::again_and_again("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
+            .spawn(panic::restart_on_panic("running hooks", move || hooks::run_hooks(Arc::clone(&hooks))));
         let (triggers, traces) = (Triggers::default(), Traces::start(&engine).await?);
         let swept_at = None;
         let mut daemon = Self {
@@ -131,7 +131,7 @@ impl Daemon {
             traces,
         };
         daemon.recover().await?;
-        daemon.mend_views().await;
+        daemon.repair_views().await;
         Ok(daemon)
     }
 
@@ -302,7 +302,7 @@ impl Daemon {
     async fn write_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
         if let Err(error) = self.views.catch_up(&self.engine.store, &loaded, now).await {
-            warn!("the views are behind: {error:#}");
+            warn!("cannot update the views: {error:#}");
         }
         self.engine.seen_by_views.store(self.views.cursor(), Ordering::Relaxed);
         let removed = self.views.take_removed();
@@ -312,10 +312,10 @@ impl Daemon {
         fault::place("viewed");
     }
 
-    async fn mend_views(&mut self) {
+    async fn repair_views(&mut self) {
         let (loaded, now) = (self.engine.loaded(), self.engine.clock.now());
         if let Err(error) = self.views.mend(&self.engine.store, &loaded, now).await {
-            warn!("the views are behind: {error:#}");
+            warn!("cannot update the views: {error:#}");
         }
     }
 }

@@ -44,7 +44,7 @@ impl Daemon {
         let (state, loaded, now) = (engine.home.state.clone(), engine.loaded(), engine.clock.now());
         let write =
             move |attempt: &Attempt, state: &StateFolder| unwritten::catch_up(attempt, state, &loaded, now);
-        let forgotten = tokio::task::spawn_blocking(move || forget_output(&state, &held, &write)).await;
+        let forgotten = tokio::task::spawn_blocking(move || remove_output(&state, &held, &write)).await;
         if let Err(error) = forgotten.map_err(io::Error::other).flatten() {
             warn!("the raw output of attempts that were settled is still there: {error}");
         }
@@ -64,7 +64,7 @@ impl Daemon {
 
 /// Removes raw output of settled attempts, because the daemon that settled them may have died before. Output that is
 /// not yet in the job's file is first written by `write`, which returns whether it succeeded.
-fn forget_output(
+fn remove_output(
     state: &StateFolder,
     held: &HashSet<JobId>,
     write: &dyn Fn(&Attempt, &StateFolder) -> bool,
@@ -75,7 +75,7 @@ fn forget_output(
         if attempt.job().is_some_and(|job| !held.contains(&job))
             && (!is_unwritten(&attempt) || write(&attempt, state))
         {
-            attempt.forget_output()?;
+            attempt.remove_output()?;
         }
     }
     Ok(())

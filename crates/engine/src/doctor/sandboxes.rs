@@ -30,11 +30,10 @@ pub(super) fn look(roster: &Roster) -> Vec<Finding> {
 fn finding(what: &str, found: Result<String, impl Display>, wanted_by: &[String]) -> Finding {
     let what = format!("sandbox, {what}");
     match found {
-        Err(why) if wanted_by.is_empty() => Finding::works(what, format!("not here: {why}")),
-        Err(why) => Finding::of(
-            what,
-            Err(format!("{why}; so these agents are not started: {}", wanted_by.join(", "))),
-        ),
+        Err(why) if wanted_by.is_empty() => Finding::works(what, format!("not available: {why}")),
+        Err(why) => {
+            Finding::of(what, Err(format!("{why}; these agents cannot start: {}", wanted_by.join(", "))))
+        }
         found => Finding::of(what, found),
     }
 }

@@ -59,7 +59,7 @@ impl Fleet {
             Reception::Wanted | Reception::Unwanted => {}
         }
         if !self.is_on(schedule).await? {
-            let off_in_file = schedule.place_of_off();
+            let off_in_file = schedule.disabled_in_file();
             let (agent, schedule) = name();
             return Err(match off_in_file {
                 Some(place) => FleetError::OffInFile { agent, schedule, place },

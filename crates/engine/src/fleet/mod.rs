@@ -91,7 +91,7 @@ pub enum AgentSource {
 #[derive(Debug)]
 pub struct Fleet {
     engine: Arc<Engine>,
-    surroundings: Surroundings,
+    source_parts: SourceParts,
     config: Option<PathBuf>,
     lifecycle: watch::Sender<Lifecycle>,
     ended: watch::Receiver<bool>,
@@ -168,8 +168,8 @@ impl Fleet {
                 (None, PathBuf::new(), contents)
             }
         };
-        let surroundings = Surroundings { base, clock: clock.clone(), registry: Arc::new(work_sources) };
-        let loaded = surroundings.loaded(contents);
+        let source_parts = SourceParts { base, clock: clock.clone(), registry: Arc::new(work_sources) };
+        let loaded = source_parts.loaded(contents);
         let import = Import::of(config.as_deref(), fresh);
         let daemon = Daemon::open(loaded, state, clock, program, triggers, import).await?;
         let engine = Arc::clone(daemon.engine());
@@ -187,7 +187,7 @@ impl Fleet {
         let taking = Arc::default();
         Ok(Self {
             engine,
-            surroundings,
+            source_parts,
             config,
             lifecycle,
             ended,
@@ -367,7 +367,7 @@ impl Fleet {
 
     /// Applies a config in the store and in this process, or in neither, even if the caller is dropped meanwhile.
     async fn take(&self, contents: ConfigContents, alone: OwnedMutexGuard<()>) -> Result<(), FleetError> {
-        let (engine, loaded) = (Arc::clone(&self.engine), self.surroundings.loaded(contents));
+        let (engine, loaded) = (Arc::clone(&self.engine), self.source_parts.loaded(contents));
         let taken = tokio::spawn(async move {
             let _alone = alone;
             engine.store.load_schedules(Roster::clone(&loaded.roster), engine.clock.now()).await?;
@@ -443,13 +443,13 @@ impl Fleet {
 
 /// The values from which work sources are made; they do not change while the fleet runs.
 #[derive(Debug)]
-struct Surroundings {
+struct SourceParts {
     base: PathBuf,
     clock: Clock,
     registry: Arc<SourceRegistry>,
 }
 
-impl Surroundings {
+impl SourceParts {
     /// Builds the loaded config with new work sources, because variables and folders may have changed.
     fn loaded(&self, contents: ConfigContents) -> Loaded {
         let ConfigContents { roster, variables, shown, files } = contents;

@@ -42,7 +42,12 @@ impl Fleet {
             return Err(FleetError::Stopping);
         }
         let failed = self.probed.lock().await.is_some_and(|(_, answer)| answer.is_err());
-        if failed { self.ready().await.map_err(FleetError::Unready) } else { Ok(()) }
+        let answer = if failed { self.ready().await } else { Ok(()) };
+        match answer {
+            // The write to the store fails too, with an error that says more.
+            Ok(()) | Err(Unready::Store) => Ok(()),
+            Err(unready) => Err(FleetError::Unready(unready)),
+        }
     }
 
     async fn probe(&self) -> Result<(), Unready> {

@@ -13,7 +13,7 @@ impl Fleet {
     pub async fn enable(&self, agent: &AgentName, schedule: &ScheduleName) -> Result<bool, FleetError> {
         let known = self.find(agent, schedule).await?;
         let name = || (agent.clone(), schedule.clone());
-        if let Some(place) = known.place_of_off() {
+        if let Some(place) = known.disabled_in_file() {
             let (agent, schedule) = name();
             return Err(FleetError::OffInFile { agent, schedule, place });
         }

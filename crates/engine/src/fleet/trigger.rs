@@ -112,6 +112,13 @@ impl Fleet {
         loop {
             let row = self.store().firing(schedule.id, key.clone()).await?;
             match row.map(|row| (row.outcome, row.job, row.note)) {
+                // The firing is kept in case the schedule comes back, but nobody has to wait for that.
+                Some((FiringOutcome::Preparing, None, _))
+                    if self.roster().schedule(schedule.id).is_none() =>
+                {
+                    let (agent, schedule) = (agent.name.clone(), schedule.name.to_string());
+                    return Err(FleetError::NoSchedule { agent, schedule, nearest: None });
+                }
                 Some((FiringOutcome::Preparing, None, _)) => {}
                 Some((FiringOutcome::Skipped(reason), None, note)) => {
                     let (agent, schedule) = (agent.name.clone(), schedule.name.clone());

@@ -84,7 +84,7 @@ impl ScheduleView {
         }
         if self.skip_reason == Some(SkipReason::AtCapacity) && free_places(now, agent, schedule, snapshot) > 0
         {
-            let note = "the agent has a free place again, and it fires at the daemon's next look";
+            let note = "the agent has a free place again, and it fires at the daemon's next tick";
             return self.noted(SkipReason::AtCapacity, None, note.to_owned());
         }
         self.with_calendar(schedule, snapshot, now)
@@ -114,7 +114,7 @@ impl ScheduleView {
             }
             // No tick has run since the calendar opened or was changed.
             let when =
-                if snapshot.is_watched(now) { "at the daemon's next look" } else { "when a daemon starts" };
+                if snapshot.is_watched(now) { "at the daemon's next tick" } else { "when a daemon starts" };
             let note = format!("its calendar was closed and is open now; it fires {when}");
             return self.noted(SkipReason::OutsideHours, None, note);
         };
@@ -148,7 +148,7 @@ impl ScheduleView {
         match schedule.timing.closed_by(named, zone)? {
             ClosedBy::EndAt => None,
             closed @ ClosedBy::StartAt(_) => Some(closed.sentence()),
-            closed => Some(format!("{named:.0} is passed over: {}", closed.sentence())),
+            closed => Some(format!("{named:.0} is skipped: {}", closed.sentence())),
         }
     }
 
@@ -210,13 +210,15 @@ fn ready<'a>(schedule: &Schedule, snapshot: &'a Snapshot, now: Timestamp) -> Opt
 /// Explains what a pending job waits for after its due time, and until when.
 fn pending(job: &LiveJob, awaited: Option<AwaitedStart>, now: Timestamp) -> (Option<Timestamp>, String) {
     let (until, waits) = awaited.map_or_else(
-        || (None, "it starts at the daemon's next look".to_owned()),
+        || (None, "it starts at the daemon's next tick".to_owned()),
         |awaited| (awaited.until, awaited.sentence),
     );
     let id = &job.id;
     let sentence = match (job.retry_due(now), job.requeued.sentence()) {
         (Some(since), _) => {
-            format!("{id}: its last attempt failed; the retry is due since {since:.0}, and waits: {waits}")
+            format!(
+                "{id}: its last attempt failed; the retry has been due since {since:.0}, and waits: {waits}"
+            )
         }
         (None, Some(put_back)) => format!("{id} is pending: {put_back}; {waits}"),
         (None, None) => format!("{id} is pending: {waits}"),
@@ -245,14 +247,16 @@ pub fn why_of(row: &LedgerRow, record: Option<&ScheduleRecord>, daemon_runs: boo
     let with_note = |why: &str| note.map_or_else(|| why.to_owned(), |note| format!("{why}; {note}"));
     match row.outcome {
         FiringOutcome::Preparing if record.is_some_and(|record| record.holds_back(key)) => {
-            with_note("its schedule has paused itself, and it waits for the end of the pause")
+            with_note("its schedule is paused, and it waits for the end of the pause")
         }
         FiringOutcome::Preparing if !daemon_runs => {
             with_note("no daemon runs; it is prepared when a daemon starts")
         }
-        FiringOutcome::Preparing => with_note("it is being prepared: it finds out what there is to run for"),
+        FiringOutcome::Preparing => {
+            with_note("it is being prepared: cowhand checks whether there is work for it")
+        }
         FiringOutcome::Missed => with_note("its time passed while nothing could fire it"),
-        FiringOutcome::Coalesced => with_note("a later firing stands for it"),
+        FiringOutcome::Coalesced => with_note("a later firing covers it"),
         FiringOutcome::Skipped(SkipReason::Filtered) => match note {
             Some(note) if note.starts_with(WHEN_COMMAND) || FILTERS.contains(&note) => note.to_owned(),
             Some(note) => format!("`trust`: {note}"),
@@ -299,7 +303,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
             "all places of the agent (`max_concurrent`) are taken by jobs that run or wait"
         }
         SkipReason::NotDue => "it was not due",
-        SkipReason::Duplicate => "the same work is done or under way",
+        SkipReason::Duplicate => "the same work is done or in progress",
         SkipReason::Filtered => "its `filter`, `trust` or `when_command` did not let it through",
         SkipReason::NoWork => "there was no work",
         SkipReason::OutsideHours => {
@@ -308,7 +312,7 @@ pub const fn because(reason: SkipReason) -> &'static str {
         SkipReason::OverBudget => "a budget had no room for it",
         SkipReason::Paused => "it had paused itself",
         SkipReason::UsageLimit => "its provider was used up",
-        SkipReason::SessionBusy => "an earlier job has its session and has not ended",
+        SkipReason::SessionBusy => "an earlier job with the same session has not ended",
         SkipReason::Requeued => "its job could not be started, and is tried again",
     }
 }

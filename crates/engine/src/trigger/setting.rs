@@ -77,7 +77,7 @@ impl Setting {
             _ => Map::new(),
         };
         serde_json::from_value(Value::Object(with))
-            .map_err(|error| FatalTriggerError(format!("`with` of the trigger: {error}")).into())
+            .map_err(|error| FatalTriggerError(format!("`with` of the trigger is not valid: {error}")).into())
     }
 
     /// Returns the value of a variable in the environment, or else in `.env`. An empty variable counts as not set.

@@ -383,7 +383,7 @@ async fn a_schedule_that_keeps_failing_pauses(place: Place) {
     fire_and_settle(&store, schedule, 9_000, done).await;
     let record = store.schedule(schedule).await.unwrap().unwrap();
     assert_eq!(
-        (record.state, record.fuse),
+        (record.state, record.breaker_state),
         (ScheduleState::Active, cowhand_core::breaker::BreakerState::default())
     );
 }
@@ -455,7 +455,7 @@ async fn items_and_jobs_have_their_sums(place: Place) {
 async fn a_job_is_empty_as_a_whole(place: Place) {
     let (store, schedule) = with_schedule(&place).await;
     let breaker = Breaker { failures: 0, empty_runs: 1, ..Breaker::default() };
-    let fuse = async || store.schedule(schedule).await.unwrap().unwrap();
+    let current = async || store.schedule(schedule).await.unwrap().unwrap();
     let slot = || ProviderSlot { provider: "claude".into(), limits: Provider::default() };
     for (number, worked) in [(1, true), (1_000, false)] {
         let firing = NewFiring {
@@ -492,7 +492,7 @@ async fn a_job_is_empty_as_a_whole(place: Place) {
         let epoch = claim(number + 10).await;
         let words = Settlement { breaker: Some(breaker), used_no_tool: true, ..completed(None) };
         store.settle(id.clone(), epoch, words, Retry::default(), at(number + 11)).await.unwrap();
-        let paused = matches!(fuse().await.state, ScheduleState::Paused { .. });
+        let paused = matches!(current().await.state, ScheduleState::Paused { .. });
         assert_eq!(paused, !worked, "{number}");
     }
 }

@@ -26,7 +26,7 @@ on_both! {
     two_who_take_get_different_ones,
 }
 
-fn hook(on_events: Vec<HookEvent>) -> Hook {
+fn hook(on_events: Option<Vec<HookEvent>>) -> Hook {
     let action = HookAction::Shell { command: "true".into(), timeout: SHELL_HOOK_TIMEOUT };
     Hook { name: None, continue_on_error: true, on_events, when: None, action }
 }
@@ -34,8 +34,8 @@ fn hook(on_events: Vec<HookEvent>) -> Hook {
 /// Three after each run, the second only after those that were cancelled; one after errors.
 fn with_hooks() -> Roster {
     let mut roster = roster(&[HOURLY]);
-    let after_run = vec![hook(vec![]), hook(vec![HookEvent::Cancelled]), hook(vec![])];
-    roster.agents[0].hooks = Hooks { after_run, on_error: vec![hook(vec![])] };
+    let after_run = vec![hook(None), hook(Some(vec![HookEvent::Cancelled])), hook(None)];
+    roster.agents[0].hooks = Hooks { after_run, on_error: vec![hook(None)] };
     roster
 }
 

@@ -124,7 +124,7 @@ async fn of_pending(
 fn ready(live: &LiveJob, awaited: AwaitedStart, failed: Option<String>, now: Timestamp) -> Waits {
     let AwaitedStart { reason, until, sentence } = awaited;
     let retry = failed.map(|failed| match live.retry_due(now) {
-        Some(since) => format!("{failed}; the retry is due since {since:.0}, and waits: {sentence}"),
+        Some(since) => format!("{failed}; the retry has been due since {since:.0}, and waits: {sentence}"),
         None => format!("{failed}; the retry waits: {sentence}"),
     });
     let again = retry.or_else(|| Some(format!("{}; {sentence}", live.requeued.sentence()?)));

@@ -86,9 +86,9 @@ fn a_pause() {
     assert!(record.resume(at("10:30").into()));
     assert_eq!((&record.state, record.armed_at, record.generation), (&ScheduleState::Active, at("10:30"), 0));
     let mut record = paused(EVERY_HOUR).record().clone();
-    record.fuse.pauses = 3;
+    record.breaker_state.pauses = 3;
     assert!(record.enable(at("10:00").into()), "a person may end it");
-    assert_eq!((record.fuse.pauses, record.generation), (0, 1));
+    assert_eq!((record.breaker_state.pauses, record.generation), (0, 1));
     assert!(!record.proved(at("10:00")));
 }
 
@@ -101,7 +101,7 @@ fn what_comes_during_a_pause() {
             .fold(Scene::new(hook).max(2), |scene, (whose, state)| scene.job(whose, state.clone()));
         let mut scene = scene.last_due("09:00");
         scene.record().state = ScheduleState::Paused { reason: "it fails".into(), until: at("10:30") };
-        scene.record().fuse.pauses = 1;
+        scene.record().breaker_state.pauses = 1;
         scene
     };
     let over = |jobs: &[(&str, LiveState)]| {
@@ -162,7 +162,7 @@ fn what_comes_during_a_pause() {
         ("the schedule was taken away", gone, "10:00", ""),
     ]);
     let mut well = over(&two);
-    well.record().fuse = crate::breaker::BreakerState::default();
+    well.record().breaker_state = crate::breaker::BreakerState::default();
     assert_eq!(well.plan("10:00"), "start 1 | start 2", "it went well");
 }
 

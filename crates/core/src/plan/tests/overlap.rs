@@ -125,3 +125,16 @@ fn a_queue_waits_for_a_poll() {
     assert_eq!(scene.plan("10:05:31"), "prepare interval:1 | wake 10:05:32");
     assert!(scene.plan("10:05:33").contains("start 1"), "{}", scene.plan("10:05:33"));
 }
+
+/// With `cancel_previous`, the new job gets the place of the cancelled one before older jobs of a queue.
+#[test]
+fn a_job_that_replaces_another_comes_first() {
+    let mut scene = queue_beside(MINUTELY, Some("10:05:10"));
+    let t = scene.roster.agents[0].schedules[1].id;
+    scene.roster.agents[0].schedules[1].timing.overlap = crate::policy::Overlap::CancelPrevious;
+    scene = scene.job("clock", PENDING);
+    scene.snapshot.jobs.last_mut().unwrap().schedule = Some(t);
+    scene.snapshot.schedules.get_mut(&t).unwrap().last_due = Some(at("10:05"));
+    scene.snapshot.schedules.get_mut(&t).unwrap().waiting = None;
+    assert_eq!(scene.plan("10:05:30"), "start 3 | wake 10:06");
+}

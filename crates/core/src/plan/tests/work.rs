@@ -114,7 +114,7 @@ fn a_free_place_is_filled_between_two_due_times() {
 #[test]
 fn nothing_is_taken_beside_a_probe() {
     let mut probe = polling().max(3).fill();
-    probe.record().fuse.pauses = 1;
+    probe.record().breaker_state.pauses = 1;
     assert_eq!(probe.plan("10:06"), "");
     probe.record().armed_at = at("10:05");
     assert_eq!(

@@ -322,7 +322,7 @@ impl Surfaces<'_> {
             assert!(!says_nothing(&why), "{why}");
             let (standing, _) = why.split_once("\n\n").unwrap();
             let standing = standing.split_whitespace().collect::<Vec<_>>().join(" ");
-            let tells = standing.contains("fires next in") || standing.contains("Its next time is in");
+            let tells = standing.contains("fires next in") || standing.contains("Its next due time is in");
             let explained = view["skip_reason"] == "usage_limit" || view["skip_reason"] == "over_budget";
             assert_eq!(tells || explained, view["next_run_at"].is_string() || explained, "{name}: {why}");
             let (_, next, _) = self.scene.run(&["schedule", "next", &name]);

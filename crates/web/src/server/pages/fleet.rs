@@ -120,7 +120,7 @@ fn alerts(status: &StatusView, schedules: &[ScheduleView], now: Timestamp) -> Ma
                 p.alert { b { "Nothing is accepted" } ": " (Text(problem)) }
             }
             @if let Some(at) = status.daemon.config_refused_at {
-                p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the one before it is in force; " code { "cowhand config check" } " shows its mistakes." }
+                p.alert { b { "The config on disk was refused " (marks::from_now(at, now)) } ", and the previous config stays in use; " code { "cowhand config check" } " shows its mistakes." }
             }
             @for gone in &status.gone {
                 p.alert { b { "Not in the config" } ": " (marks::agent(&gone.agent)) "; " (Text(&left_sentence(&gone.agent, Some(gone)))) "." }
