@@ -73,7 +73,7 @@ fn a_retry_that_is_due_while_no_daemon_runs_is_explained() {
         message.filter(|message| message.contains("the retry has been due since"))
     });
     assert!(
-        message.starts_with("attempt ") && message.contains("exit code 3; the retry is due"),
+        message.starts_with("attempt ") && message.contains("exit code 3; the retry has been due"),
         "{message}"
     );
     let nobody = "and waits: no daemon runs; it starts when a daemon does";
