@@ -47,7 +47,7 @@ fn without_the_program_there_is_no_bubblewrap() {
     let doctor = scene.command(&["doctor"]).output().unwrap();
     let said = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(said.contains("FAIL  sandbox, bubblewrap: the program bwrap was not found"), "{said}");
-    assert!(said.contains("these agents are not started: wild"), "{said}");
+    assert!(said.contains("these agents cannot start: wild"), "{said}");
     assert!(!doctor.status.success());
 }
 

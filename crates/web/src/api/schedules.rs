@@ -249,7 +249,7 @@ fn due_again<'a>(
     let note = view.skip_note.as_deref()?;
     jobs.find_map(|live| {
         let reason = note.strip_prefix(live.id.as_str())?.strip_prefix(": ")?;
-        let rest = reason.find("; the retry is due").and_then(|at| reason.get(at..));
+        let rest = reason.find("; the retry has been due").and_then(|at| reason.get(at..));
         Some((live, rest.map(str::to_owned)))
     })
 }

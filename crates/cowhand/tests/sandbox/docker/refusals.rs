@@ -35,7 +35,7 @@ fn no_image() {
         said.contains("FAIL  sandbox, docker: the image registry.example/not-there:7 is not there"),
         "{said}"
     );
-    assert!(said.contains("these agents are not started: wild") && !doctor.status.success(), "{said}");
+    assert!(said.contains("these agents cannot start: wild") && !doctor.status.success(), "{said}");
 }
 
 #[test]
