@@ -35,16 +35,18 @@ impl Fleet {
         answer
     }
 
-    /// Refuses what would be accepted while the fleet is not ready. The last result decides, so that nothing is written
-    /// as a test while all is well; after a failure the test is repeated.
+    /// Refuses what would be accepted while the state folder cannot be written. The last result decides, so that nothing
+    /// is written as a test while all is well, and nobody waits for a test in progress. After a failure the test is
+    /// repeated. If the store fails, the write itself fails, with an error that says more.
     pub(super) async fn accept(&self) -> Result<(), FleetError> {
         if !self.is_running() {
             return Err(FleetError::Stopping);
         }
-        let failed = self.probed.lock().await.is_some_and(|(_, answer)| answer.is_err());
-        let answer = if failed { self.ready().await } else { Ok(()) };
-        match answer {
-            // The write to the store fails too, with an error that says more.
+        let last = self.probed.try_lock().ok().and_then(|probed| *probed);
+        if !matches!(last, Some((_, Err(Unready::Folder)))) {
+            return Ok(());
+        }
+        match self.ready().await {
             Ok(()) | Err(Unready::Store) => Ok(()),
             Err(unready) => Err(FleetError::Unready(unready)),
         }
